@@ -77,9 +77,11 @@ map: $(VENV)/ready ## Write MAP.md: where a subject is decided, and the first li
 deploy: $(VENV)/ready ## Write deploy/ anew from the tables of metrics: dashboards, rules, and the list of metrics
 	@$(BIN)/python -m scripts.monitoring
 
-protocol: | $(UV) ## Write the modules of Envoy's messages anew from picker/tg_picker/extproc/external_processor.proto
+protocol: | $(UV) ## Write Envoy's messages and their types anew from picker/tg_picker/extproc/external_processor.proto
 	$(UV) run -q --no-project --with "grpcio-tools==1.85.*" python -m grpc_tools.protoc -I picker/tg_picker/extproc \
-		--python_out=picker/tg_picker/extproc --pyi_out=picker/tg_picker/extproc external_processor.proto
+		--descriptor_set_out=picker/tg_picker/extproc/external_processor.binpb --pyi_out=picker/tg_picker/extproc \
+		external_processor.proto
+	mv picker/tg_picker/extproc/external_processor_pb2.pyi picker/tg_picker/extproc/wire.pyi
 
 bench: $(VENV)/ready ## Measure the commands' first byte, and the pipeline against the bare broker and a bare proxy
 	@scripts/require java

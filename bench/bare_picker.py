@@ -81,14 +81,14 @@ class BareConnection(asyncio.Protocol):
 
     def __init__(self, server: str) -> None:
         directed = Directed((server,), Nobody())
-        self._headers = grpc_message(messages.direct_headers(directed).SerializeToString())
+        self._headers = grpc_message(messages.direct("request_headers", directed).SerializeToString())
         kept = {
-            REQUEST_HEADERS: messages.NOTHING_FOR_HEADERS,
-            REQUEST_BODY: messages.direct_buffered_body(directed),
-            0x1A: messages.NOTHING_FOR_RESPONSE_HEADERS,
-            RESPONSE_BODY: messages.NOTHING_FOR_RESPONSE_BODY,
-            0x32: messages.NOTHING_FOR_TRAILERS,
-            0x3A: messages.NOTHING_FOR_RESPONSE_TRAILERS,
+            REQUEST_HEADERS: messages.NOTHING_FOR["request_headers"],
+            REQUEST_BODY: messages.direct("request_body", directed),
+            0x1A: messages.NOTHING_FOR["response_headers"],
+            RESPONSE_BODY: messages.NOTHING_FOR["response_body"],
+            0x32: messages.NOTHING_FOR["request_trailers"],
+            0x3A: messages.NOTHING_FOR["response_trailers"],
         }
         self._kept = {kind: grpc_message(answer.SerializeToString()) for kind, answer in kept.items()}
         self._unread = b""

@@ -13,8 +13,7 @@ from typing import Any
 import grpc
 
 from tg_picker.core import InstanceUsage
-from tg_picker.extproc import external_processor_pb2 as wire
-from tg_picker.extproc import messages
+from tg_picker.extproc import messages, wire
 from tg_picker.extproc.decision import Directed
 from tg_picker.extproc.picker_server import MAX_MESSAGE_BYTES, SERVICE
 
@@ -52,13 +51,13 @@ class FixedPicker:
 
     def __init__(self, server: str) -> None:
         directed = Directed((server,), Nobody())
-        self._headers = messages.direct_headers(directed).SerializeToString()
+        self._headers = messages.direct("request_headers", directed).SerializeToString()
         self._kept = {
-            "request_headers": messages.NOTHING_FOR_HEADERS.SerializeToString(),
-            "request_body": messages.direct_buffered_body(directed).SerializeToString(),
-            "response_headers": messages.NOTHING_FOR_RESPONSE_HEADERS.SerializeToString(),
-            "response_body": messages.NOTHING_FOR_RESPONSE_BODY.SerializeToString(),
-            "response_trailers": messages.NOTHING_FOR_RESPONSE_TRAILERS.SerializeToString(),
+            "request_headers": messages.NOTHING_FOR["request_headers"].SerializeToString(),
+            "request_body": messages.direct("request_body", directed).SerializeToString(),
+            "response_headers": messages.NOTHING_FOR["response_headers"].SerializeToString(),
+            "response_body": messages.NOTHING_FOR["response_body"].SerializeToString(),
+            "response_trailers": messages.NOTHING_FOR["response_trailers"].SerializeToString(),
         }
 
     async def process(self, _: Any, context: Any) -> None:
@@ -77,11 +76,11 @@ class FixedPicker:
             yield self._headers
         elif kind == "request_body":
             body = message.request_body
-            for part in messages.stream_request_body(body.body, last=body.end_of_stream):
+            for part in messages.pass_on_request(body.body, last=body.end_of_stream):
                 yield part.SerializeToString()
         elif kind == "response_body":
             piece = message.response_body
-            yield messages.stream_response_body(piece.body, last=piece.end_of_stream).SerializeToString()
+            yield messages.pass_on("response_body", piece.body, last=piece.end_of_stream).SerializeToString()
         else:
             yield self._kept[kind]
 

@@ -1,11 +1,13 @@
 """What it costs that operators look: CPU of a gateway with 100 processors and 10,000 streams, by viewers.
 
     python -m bench.live_view                          20 pairs of five seconds, without viewers and with 20
+    python -m bench.live_view --gateways 3             the viewers look through three gateways in turn
     python -m bench.live_view --streams 200 --pairs 1  a look
 
-The gateway and its processors are one process, on the memory bus; clients and viewers are another. All streams are
-open; the oldest of each processor says a word twice a second, so that the rows of the oldest streams and of all queues
-change all the time. Prints the medians, and the range of the differences. Other work on the machine makes the same work
+Gateways and processors are one process, on the memory bus; clients and viewers are another. The first gateway has all
+streams; what several gateways cost together is more than what each would cost alone. All streams are open; the oldest
+of each processor says a word twice a second, so that the rows of the oldest streams and of all queues change all the
+time. Prints the medians, and the range of the differences. Other work on the machine makes the same work
 cost more: the quarter of the times that cost least shows the difference more clearly.
 """
 
@@ -62,8 +64,8 @@ class Talker(LlmService):
             self._often -= often
 
 
-async def serve() -> None:
-    """The gateway and the processors; says its URL, and its CPU whenever it is asked."""
+async def serve(gateways: int) -> None:
+    """The gateways and the processors; says their URLs, and their CPU whenever it is asked."""
     flows: dict[str, dict[str, ServiceConfig]] = {
         f"f{number}": {"text-completion": TextCompletionConfig(model=f"m{number}")} for number in range(PROCESSORS)
     }
@@ -75,10 +77,11 @@ async def serve() -> None:
             processor = Processor(bus, config.topics, llm, (route,), models=models)
             await stack.enter_async_context(processor)
         queues = tuple(route.request for route in routes)
-        requestor = await stack.enter_async_context(Requestor(bus, config.topics, queues=queues))
-        settings = GatewayConfig(port=0, drain=0.1, request_timeout=TIMEOUT_SECONDS)
-        gateway = await stack.enter_async_context(Gateway(settings, requestor, routes))
-        say(gateway.url)
+        settings, opened = GatewayConfig(port=0, drain=0.1, request_timeout=TIMEOUT_SECONDS), list[Gateway]()
+        for _ in range(gateways):
+            requestor = await stack.enter_async_context(Requestor(bus, config.topics, queues=queues))
+            opened.append(await stack.enter_async_context(Gateway(settings, requestor, routes)))
+        say([gateway.url for gateway in opened])
         while await asyncio.to_thread(listen):
             say(own_cpu())
 
@@ -90,7 +93,7 @@ async def look(client: TgClient) -> None:
             pass
 
 
-async def hold(url: str, streams: int) -> None:
+async def hold(urls: list[str], streams: int) -> None:
     """Opens the streams, then as many viewers as it is told, again and again."""
 
     async def ask(client: Socket, number: int) -> None:
@@ -103,7 +106,9 @@ async def hold(url: str, streams: int) -> None:
                         opened.release()
 
     opened, viewers = asyncio.Semaphore(0), list[asyncio.Task[None]]()
-    async with TgClient(url, timeout=TIMEOUT_SECONDS) as client, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(TgClient(url, timeout=TIMEOUT_SECONDS)) for url in urls]
+        client = clients[0]
         asking = list[asyncio.Task[None]]()
         for first in range(0, streams, STREAMS_OF_SOCKET):
             socket = await stack.enter_async_context(client.socket())
@@ -119,7 +124,7 @@ async def hold(url: str, streams: int) -> None:
             for viewer in viewers:
                 viewer.cancel()
             await asyncio.gather(*viewers, return_exceptions=True)
-            viewers = [asyncio.create_task(look(client)) for _ in range(int(told))]
+            viewers = [asyncio.create_task(look(clients[number % len(clients)])) for number in range(int(told))]
             document = await client.live()
             say([len(document.processors), document.totals["streams"]])
 
@@ -147,21 +152,22 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=10_000)
     parser.add_argument("--viewers", type=int, default=20, help="at most 64 (default: %(default)s)")
     parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--gateways", type=int, default=1)
     options = parser.parse_args()
     match options.role:
         case ["serve"]:
-            asyncio.run(serve())
-        case ["hold", url]:
-            asyncio.run(hold(url, options.streams))
+            asyncio.run(serve(options.gateways))
+        case ["hold", *urls]:
+            asyncio.run(hold(urls, options.streams))
         case _:
-            run(options.streams, options.viewers, options.pairs)
+            run(options.streams, options.viewers, options.pairs, options.gateways)
 
 
-def run(streams: int, most: int, pairs: int) -> None:
+def run(streams: int, most: int, pairs: int, gateways: int) -> None:
     """Measure and print."""
-    with Child("bench.live_view", "serve") as server:
-        url = server.hear()
-        with Child("bench.live_view", "hold", url, "--streams", str(streams)) as holder:
+    with Child("bench.live_view", "serve", "--gateways", str(gateways)) as server:
+        urls = server.hear()
+        with Child("bench.live_view", "hold", *urls, "--streams", str(streams)) as holder:
             holder.hear()
             shares: dict[int, list[float]] = {0: [], most: []}
             for _ in range(pairs):

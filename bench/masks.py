@@ -19,7 +19,7 @@ from tg_base.llm.request_plan import check_completion
 from tg_base.protocol import EncodedRequest, Route
 from tg_base.runtime import finish, is_costly
 from tg_doors.lmtp.buffers import Buffers
-from tg_doors.lmtp.mask import pack_mask, read_mask
+from tg_doors.lmtp.mask import read_fields
 from tg_doors.lmtp.messages import split_message
 from tg_doors.lmtp.prompt import read_prompt
 from tg_doors.lmtp.request import make_generate, read_generate
@@ -38,7 +38,7 @@ FEATURES: Final = LlamaCpp.find_features(LlamaCppOptions())
 def pass_door(message: bytes, features: frozenset[str]) -> bytes:
     """The record of a GENERATE, as it travels."""
     body, mask = read_generate(split_message(message)[1])
-    field: Mapping[str, Any] = finish(pack_mask(mask, features)) or {"logit_bias": read_mask(mask)}
+    field: Mapping[str, Any] = finish(read_fields(mask, features))
     prompt = read_prompt(body.prompt, body.mode, Buffers())
     request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), field)
     return EncodedRequest.of(TEXT_COMPLETION, request).body

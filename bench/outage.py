@@ -13,10 +13,10 @@ import os
 import statistics
 import tempfile
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession, ClientTimeout, web
 from aiohttp.test_utils import TestServer
 
 from bench.subject import Subject, tokengrid
@@ -25,6 +25,7 @@ from tests.free_port import free_port
 
 WORDS, WORD_SECONDS = 20, 0.005
 REQUESTS_PER_SECOND = 5
+PATIENCE_SECONDS = 60.0
 LEFT, LEFT_AFTER_EVENTS = 20, 5
 OURS = """
 [models.chat]
@@ -98,13 +99,15 @@ async def ask(http: ClientSession, model: str, most: int | None = None) -> float
     """Seconds until the answer has ended; None = it failed. The client leaves after `most` events; None = it stays."""
     began, events = time.perf_counter(), 0
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Say some words."}]}
-    async with http.post("v1/chat/completions", json=body) as response:
-        async for line in response.content:
-            events += line.startswith(b"data: ")
-            if events == most:
-                response.close()
-                break
-        return time.perf_counter() - began if response.status == 200 and events > 2 else None
+    with suppress(TimeoutError):
+        async with http.post("v1/chat/completions", json=body) as response:
+            async for line in response.content:
+                events += line.startswith(b"data: ")
+                if events == most:
+                    response.close()
+                    break
+            return time.perf_counter() - began if response.status == 200 and events > 2 else None
+    return None
 
 
 async def steadily(http: ClientSession, model: str, seconds: float) -> list[float | None]:
@@ -118,7 +121,7 @@ async def steadily(http: ClientSession, model: str, seconds: float) -> list[floa
 
 async def ready(http: ClientSession) -> None:
     """Return once it answers."""
-    for _ in range(600):
+    for _ in range(3000):
         try:
             if await ask(http, "either"):
                 return
@@ -150,7 +153,7 @@ async def measure(command: list[str], folder: Path, url: str, models: tuple[Mode
     keyless = {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
     environment = {**keyless, "COUNTED": str(file), "PYTHONPATH": str(folder), "PATH": os.environ["PATH"]}
     with Subject(name, command, folder / "log", environment, quiet=True):
-        async with ClientSession(url) as http:
+        async with ClientSession(url, timeout=ClientTimeout(PATIENCE_SECONDS)) as http:
             await ready(http)
             await steadily(http, "either", 5)
             primary.tries, primary.dead = 0, True

@@ -171,7 +171,7 @@ async def leave(world: World, leavers: int, draw: Random, outcome: Outcome) -> N
 async def through_provider(folder: Path, members: Sequence[PoolMember]) -> AsyncIterator[World]:
     """The pool provider, in this process."""
     options = PoolOptions(endpoint_files=(str(folder / "endpoints.yaml"),), scraped=False)
-    connection = await KeyedConnection[PoolConnection].open_in_thread(
+    connection = await KeyedConnection[PoolConnection].open(
         None, lambda key: PoolConnection("http", options.api_path, key)
     )
     watcher = PoolWatcher(options.sources(MODEL), poll=QUICK_POLL_SECONDS)

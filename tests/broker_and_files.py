@@ -22,6 +22,7 @@ BROKERS: Final = {
         "tests/flow/test_mixed_models.py",
         "tests/flow/test_poison.py",
         "tests/flow/test_redelivery.py",
+        "tests/flow/test_several_gateways.py",
         "tests/flow/test_shared_health.py",
         "tests/flow/test_stream_protocol.py",
         "tests/flow/test_warm_processes.py",

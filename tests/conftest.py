@@ -68,14 +68,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Leave nothing to later tests: no request that they would seem to work for, and no garbage of a whole file.
+def pytest_runtest_teardown() -> None:
+    """Leave no request that later tests would seem to work for.
 
     A test without a loop has no task of its own, so the span that it enters is that of all tests after it.
     """
     trace.enter(None)
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_garbage() -> Iterator[None]:
+    """Leave no garbage of a whole file: what nobody has closed there fails its last test, not one of another file.
+
+    No hook: after those of this file, pytest does not look any more what a test has left unclosed.
+    """
+    yield
+    gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 TICK_SECONDS = 0.005
+AT_ONCE_SECONDS = 15.0
+"""For what is promised within a second, of a machine that is not loaded, and what nothing brings about later."""
 
 
 async def until(true: Callable[[], object], within: float = 60.0) -> None:

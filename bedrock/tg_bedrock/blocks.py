@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tg_base.llm import call_arguments, read_signature
@@ -40,15 +41,15 @@ def wire_messages(turns: Iterable[Message]) -> "list[MessageUnionTypeDef]":
     Raises:
         BadRequest: this API cannot express a part, or a call's arguments are not a JSON object.
     """
-    grouped: list[tuple[str, list[ContentBlockUnionTypeDef]]] = []
-    for turn in turns:
-        blocks = list(_blocks(turn))
-        side = "assistant" if turn.role == "assistant" else "user"
-        if blocks and (not grouped or grouped[-1][0] != side):
-            grouped.append((side, []))
-        if blocks:
-            grouped[-1][1].extend(blocks)
-    return [{"role": "assistant" if side == "assistant" else "user", "content": blocks} for side, blocks in grouped]
+    # A turn without blocks is dropped: it parts no others.
+    spoken = groupby(
+        ((turn.role == "assistant", blocks) for turn in turns if (blocks := tuple(_blocks(turn)))),
+        key=lambda turn: turn[0],
+    )
+    return [
+        {"role": "assistant" if ours else "user", "content": [block for _, blocks in group for block in blocks]}
+        for ours, group in spoken
+    ]
 
 
 def cache_point(mark: CacheMark) -> "CachePointBlockTypeDef":

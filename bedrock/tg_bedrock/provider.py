@@ -67,7 +67,7 @@ class Bedrock(SdkProvider[BedrockOptions]):
         module = await start_daemon_thread(lambda: import_module("tg_bedrock.client"), "import tg_bedrock.client")
         connect = partial(module.BedrockClient.open, options.region, options.profile, options.endpoint_url)
         key = find_key((module.KEY_VARIABLE,), needed=False)
-        return cls(model, options, await KeyedConnection[SdkConnection].open_in_thread(key, connect))
+        return cls(model, options, await KeyedConnection[SdkConnection].open(key, connect))
 
     @override
     def body(self, request: TextCompletionRequest) -> "Callable[[], ConverseStreamRequestTypeDef]":

@@ -1,11 +1,9 @@
-"""Agent's dialog -> terminal, or one JSON object per line."""
+"""Agent's dialog -> terminal: its events, one message after the other."""
 
 from collections.abc import AsyncIterator, Iterator
 
 from tg_cli.agent_screen import AgentScreen
-from tg_cli.invoke_options import InvokeOptions
 from tg_cli.output import Output
-from tg_cli.renderer import print_end, record_line
 from tg_client import AgentEvent
 from tg_client.agent_event import EventReader
 from tg_schema import AgentResponse, TgError
@@ -43,45 +41,21 @@ class MessageOrder:
         self._live = None if events[-1].complete else key
 
 
-class AgentRenderer:
-    """See `Renderer`.
-
-    Args:
-        ask: how to show the answer.
-        verbose: show everything.
-    """
-
-    def __init__(self, ask: InvokeOptions, *, verbose: bool) -> None:
-        self._ask = ask
-        self._verbose = verbose
-
-    async def show(self, records: AsyncIterator[AgentResponse]) -> None:
-        """See `Renderer`."""
-        async with Output() as output:
-            last = await (self._lines(records, output) if self._ask.json else self._dialog(records, output))
-        if last is not None:
-            print_end(last, show_usage=self._ask.show_usage)
-
-    async def _lines(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
-        record = None
+async def write_dialog(records: AsyncIterator[AgentResponse], output: Output, *, verbose: bool) -> AgentResponse | None:
+    """Write the answer to `output`, and the steps to stderr, all of each if `verbose`; returns the last record."""
+    screen, order, record = AgentScreen(output, verbose=verbose), MessageOrder(), None
+    reader = EventReader()
+    try:
         async for record in records:
-            await output.json(record_line(record))
-        return record
-
-    async def _dialog(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
-        screen, order, record = AgentScreen(output, verbose=self._verbose), MessageOrder(), None
-        reader = EventReader()
-        try:
-            async for record in records:
-                event = reader.take(record)
-                for shown in order.take(event) if event is not None else ():
-                    await screen.show(shown)
-        except TgError:
-            # Show the received part before the error.
-            await _finish(screen, order)
-            raise
+            event = reader.take(record)
+            for shown in order.take(event) if event is not None else ():
+                await screen.show(shown)
+    except TgError:
+        # Show the received part before the error.
         await _finish(screen, order)
-        return record
+        raise
+    await _finish(screen, order)
+    return record
 
 
 async def _finish(screen: AgentScreen, order: MessageOrder) -> None:

@@ -23,6 +23,7 @@ def chat(
     url: str | None,
     flow_id: str | None,
     timeout: float,
+    keep: str | None,
 ) -> None:
     """Talk with a model. /help lists what can be typed besides messages.
 
@@ -42,5 +43,5 @@ def chat(
     conversation = Conversation(read_history(history) if history else (), file=history)
     if system is not None:
         conversation.system = system
-    asked = ChatModel(model, flow_id, make_sampling(temperature, max_tokens))
+    asked = ChatModel(model, flow_id, make_sampling(temperature, max_tokens), keep)
     run_call(run_chat(find_url(url), timeout, asked, conversation))

@@ -1,24 +1,61 @@
 """Messages -> gateway -> screen: a chat, one question after the other."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 from tg_cli.chat_commands import ChatCommands, is_command
-from tg_cli.chat_screen import ChatScreen, make_screen
 from tg_cli.conversation import ChatModel, Conversation
 from tg_cli.endings import notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.invocation import handle_line, tell_wait
 from tg_cli.invoke_options import choose_flow
 from tg_cli.line_reader import LineReader
+from tg_cli.output import Output
 from tg_cli.pipe_reader import open_reader
 from tg_cli.renderer import print_end
 from tg_client import TextCompletionResult, TgClient
 from tg_schema import Message, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import NotFound
+
+
+class ChatScreen(Protocol):
+    """Shows one answer after the other."""
+
+    async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
+        """Show an answer as it comes. The shown part stays when the answer fails or is stopped."""
+
+    def tell(self, sentence: str) -> None:
+        """Tell the user something while an answer is waited for."""
+
+
+class PlainScreen:
+    """See `ChatScreen`. The text as it is, and a line break at its end."""
+
+    tell = staticmethod(notify)
+
+    async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
+        """See `ChatScreen`."""
+        async with Output() as output:
+            async for record in records:
+                await output.text(record.response or "")
+
+
+def make_screen() -> ChatScreen:
+    """Markdown on a terminal that can draw, plain text elsewhere."""
+    if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
+        return PlainScreen()
+    # Plain text is written as UTF-8 in any locale; what draws Markdown fails at a spinner that the locale lacks.
+    if sys.stdout.encoding.lower() != "utf-8":
+        return PlainScreen()
+    from tg_cli.markdown_screen import MarkdownScreen
+
+    return MarkdownScreen()
 
 
 async def run_chat(url: str | None, timeout: float, chat_model: ChatModel, conversation: Conversation) -> None:
@@ -92,6 +129,7 @@ class ChatSession:
             messages=(*self._conversation.turns, *([asked] if asked.images else [])),
             model=self._chat_model.model,
             sampling=self._chat_model.sampling,
+            keep=self._chat_model.keep,
         )
         try:
             async with stream as records:

@@ -14,11 +14,15 @@ from tg_schema.text_completion import SYSTEM_ROLES
 
 @dataclass(slots=True)
 class ChatModel:
-    """Which model is asked, and how; /model changes it. `model` and `flow` may be None: the gateway chooses then."""
+    """Which model is asked, and how; /model changes it. `model` and `flow` may be None: the gateway chooses then.
+
+    `keep` is how long the gateway keeps an answer; None = as its flow says.
+    """
 
     model: str | None
     flow: str | None
     sampling: Sampling | None
+    keep: str | None
 
 
 class Conversation:

@@ -6,14 +6,16 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import click
+
 from tg_cli.endings import Failure, Interrupted, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.invoke_options import InvokeOptions
-from tg_cli.renderer import Renderer
+from tg_cli.renderer import Record, Write, show
 from tg_client import TgClient
 from tg_client.transport import WAIT_LONGER
 from tg_schema import ServiceSpec, TgError
-from tg_schema.service_spec import Req, Resp
+from tg_schema.service_spec import Req
 
 
 def run_call(work: Coroutine[Any, Any, None]) -> None:
@@ -88,14 +90,14 @@ def tell_wait(error: TgError, seconds: float, tell: Callable[[str], None] = noti
         tell(f"asking again in {seconds:.1f} s: {error.message}")
 
 
-def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, renderer: Renderer[Resp]) -> None:
-    """Ask a service and show its answer. Ctrl-C cancels, which closes the stream and stops the model.
+def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Record], request: Req, write: Write[Record]) -> None:
+    """Ask a service, or go on with its answer, and show it. Ctrl-C cancels: it closes the stream and stops the model.
 
     Args:
         ask: the gateway and the flow.
         spec: the service.
         request: its request.
-        renderer: shows the answer.
+        write: writes the answer, unless it is asked for as JSON.
 
     Raises:
         Failure: with the sentence to show.
@@ -103,12 +105,19 @@ def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, rende
         ReaderLeft: the reader of the output has closed it.
     """
 
-    async def show() -> None:
-        async with (
-            open_gateway(ask.url) as url,
-            TgClient(url, timeout=ask.timeout, on_retry=tell_wait) as client,
-            client.flow(ask.flow).records(spec, request) as records,
-        ):
-            await renderer.show(records)
+    async def call() -> None:
+        async with open_gateway(ask.url) as url, TgClient(url, timeout=ask.timeout, on_retry=tell_wait) as client:
+            if ask.attach is None:
+                stream = client.flow(ask.flow).records(spec, request, keep=ask.keep)
+            else:
+                stream = client.attach(spec, ask.attach, ask.after)
+            try:
+                async with stream as records:
+                    await show(records, write, as_json=ask.json, show_usage=ask.show_usage)
+            except TgError as error:
+                if (position := stream.position).goes_on and error.retryable:
+                    options = f"--attach {position.stream} --after {position.after}"
+                    notify(f"the answer goes on: {click.get_current_context().info_name} {options}")
+                raise
 
-    run_call(show())
+    run_call(call())

@@ -1,5 +1,7 @@
 """`tg-invoke-agent`: a question to an agent; its steps and its answer as they come."""
 
+from functools import partial
+
 import click
 
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
@@ -28,6 +30,9 @@ def invoke_agent(
     url: str | None,
     flow_id: str,
     timeout: float,
+    keep: str | None,
+    attach: str | None,
+    after: int,
     no_streaming: bool,
     as_json: bool,
     show_usage: bool,
@@ -40,17 +45,17 @@ def invoke_agent(
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
-    question, groups = _question(words, asked, group)
-    if not question:
+    question, groups = ("", ()) if attach else _question(words, asked, group)
+    if not (question or attach):
         raise click.UsageError("QUESTION is empty: give it as an argument, or pipe it in")
     # Import the parts for a call only after the arguments were checked: --help stays quick.
-    from tg_cli.agent_renderer import AgentRenderer
+    from tg_cli.agent_renderer import write_dialog
     from tg_cli.invocation import invoke
     from tg_schema import AGENT, AgentRequest
 
     request = AgentRequest(question, state, groups or None, streaming=not no_streaming, pattern=pattern)
-    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
-    invoke(ask, AGENT, request, AgentRenderer(ask, verbose=verbose))
+    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage, keep, attach, after)
+    invoke(ask, AGENT, request, partial(write_dialog, verbose=verbose))
 
 
 def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

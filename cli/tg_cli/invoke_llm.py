@@ -1,5 +1,7 @@
 """`tg-invoke-llm`: one prompt to a model, its answer to stdout as it comes."""
 
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -29,6 +31,9 @@ def invoke_llm(
     url: str | None,
     flow_id: str | None,
     timeout: float,
+    keep: str | None,
+    attach: str | None,
+    after: int,
     no_streaming: bool,
     as_json: bool,
     show_usage: bool,
@@ -40,16 +45,16 @@ def invoke_llm(
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
-    system, prompt = _texts(system, prompt)
+    system, prompt = ("", "") if attach else _texts(system, prompt)
     # Import the parts for a call only after the arguments were checked: --help stays quick.
-    from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.attachments import make_sampling, read_history, read_image, read_schema, user_turn
     from tg_cli.invocation import invoke
-    from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
+    from tg_cli.renderer import write_text
+    from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 
     schema = read_schema(schema_file) if schema_file else None
     turns = read_history(history) if history else ()
-    if not (prompt or turns or images):
+    if not (prompt or turns or images or attach):
         raise click.UsageError("PROMPT is empty: give it as an argument, or pipe it in")
     request = TextCompletionRequest(
         system,
@@ -62,9 +67,8 @@ def invoke_llm(
         schema=schema,
         messages=(*turns, user_turn(prompt, [read_image(image) for image in images])) if images else turns,
     )
-    ask = InvokeOptions(find_url(url), choose_flow(flow_id, model), timeout, as_json, show_usage)
-    renderer: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)
-    invoke(ask, TEXT_COMPLETION, request, renderer)
+    ask = InvokeOptions(find_url(url), choose_flow(flow_id, model), timeout, as_json, show_usage, keep, attach, after)
+    invoke(ask, TEXT_COMPLETION, request, partial(write_text, attrgetter("response")))
 
 
 def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:

@@ -61,9 +61,14 @@ _CONNECTION = (
     click.option("-w", "--workspace", expose_value=False, help="Taken from TrustGraph's commands; has no effect."),
 )  # fmt: skip
 _DISPLAY = (
+    click.option("--attach", metavar="ID", help="Go on with an answer that is kept."),
+    click.option("--after", type=click.IntRange(-1), default=-1, metavar="N", help="With --attach: behind record N."),
     click.option("--no-streaming", is_flag=True, help="Print the answer when it is complete."),
     click.option("--json", "as_json", is_flag=True, help="Print each chunk as one line of JSON."),
     click.option("--show-usage", is_flag=True, help="Print tokens and model on stderr at the end."),
+)
+_KEEP = click.option(
+    "--keep", help="Have the gateway keep the answer so long (90s, 10m, 2h): a lost connection does not end it."
 )
 _VERSION = version_option("tokengrid-cli")
 _MODEL = (
@@ -75,28 +80,39 @@ _MODEL = (
 
 @dataclass(frozen=True, slots=True)
 class InvokeOptions:
-    """The gateway, and how to show the answer. `url` None = none was given; `flow` None = the gateway chooses."""
+    """The gateway, and how to show the answer.
+
+    Attributes:
+        url: None = none was given.
+        flow: None = the gateway chooses.
+        keep: for how long the answer is kept.
+        attach: the id of an answer that is kept; None = ask.
+        after: the number of its last record that is there.
+    """
 
     url: str | None
     flow: str | None
     timeout: float
     json: bool
     show_usage: bool
+    keep: str | None
+    attach: str | None
+    after: int
 
 
 def ask_options(command: F) -> F:
-    """Give a command the options of `InvokeOptions`: url, flow_id, timeout, no_streaming, as_json, show_usage."""
-    return _add(command, _URL, _FLOW, *_CONNECTION, *_DISPLAY, _VERSION)
+    """The options of `InvokeOptions`: url, flow_id, timeout, keep, attach, after, no_streaming, as_json, show_usage."""
+    return _add(command, _URL, _FLOW, *_CONNECTION, _KEEP, *_DISPLAY, _VERSION)
 
 
 def ask_model_options(command: F) -> F:
     """Give a command the options of `ask_options`, and model, temperature, max_tokens; flow_id may be None."""
-    return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, *_DISPLAY, _VERSION)
+    return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, _KEEP, *_DISPLAY, _VERSION)
 
 
 def chat_options(command: F) -> F:
-    """Model, temperature, max_tokens, url, flow_id (may be None), timeout."""
-    return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, _VERSION)
+    """Model, temperature, max_tokens, url, flow_id (may be None), timeout, keep."""
+    return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, _KEEP, _VERSION)
 
 
 def gateway_options(command: F) -> F:

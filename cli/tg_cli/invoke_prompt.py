@@ -1,6 +1,7 @@
 """`tg-invoke-prompt`: a template of the configuration, filled and answered, to stdout as it comes."""
 
 import json
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -13,16 +14,19 @@ MAX_INTEGER_DIGITS = 4300
 
 
 @click.command("tg-invoke-prompt", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("template_id")
+@click.argument("template_id", required=False)
 @click.argument("variables", nargs=-1, metavar="[VAR=VALUE]...")
 @ask_options
 def invoke_prompt(
     *,
-    template_id: str,
+    template_id: str | None,
     variables: tuple[str, ...],
     url: str | None,
     flow_id: str,
     timeout: float,
+    keep: str | None,
+    attach: str | None,
+    after: int,
     no_streaming: bool,
     as_json: bool,
     show_usage: bool,
@@ -34,23 +38,27 @@ def invoke_prompt(
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
+    if template_id is None and attach is None:
+        raise click.UsageError("TEMPLATE_ID is missing: name a template of the configuration")
     values = _values(variables)
     # Import the parts for a call only after the arguments were checked: --help stays quick.
-    from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.invocation import invoke
+    from tg_cli.renderer import write_text
     from tg_client.flow import prompt_request
-    from tg_schema import PROMPT, PromptResponse
+    from tg_schema import PROMPT
     from tg_schema.errors import BadRequest
 
     try:
-        request = prompt_request(template_id, values, streaming=not no_streaming)
+        request = prompt_request(template_id or "", values, streaming=not no_streaming)
     except BadRequest as error:
         raise click.UsageError(error.message) from None
-    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
-    renderer: AnswerRenderer[PromptResponse] = AnswerRenderer(
-        ask, lambda record: record.text if record.object is None else record.object
+    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage, keep, attach, after)
+    invoke(
+        ask,
+        PROMPT,
+        request,
+        partial(write_text, lambda record: record.text if record.object is None else record.object),
     )
-    invoke(ask, PROMPT, request, renderer)
 
 
 def _values(variables: tuple[str, ...]) -> dict[str, Any]:

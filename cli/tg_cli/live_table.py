@@ -1,13 +1,16 @@
 """What gateways do now -> tables of text that fit into 79 columns: for a screen, and for a pipe."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tg_schema.live import LiveDocument, LiveStream
+from tg_schema.live import LiveDocument, LiveGateway, LiveStream
 
 _Columns = Sequence[tuple[str, str]]
 """The heads, and how each column is aligned and how wide it is."""
-_GATEWAYS: Final = (("#", ">2"), ("GATEWAY", "<40"), ("STREAMS", ">8"), ("VERSION", "<12"), ("STATE", "<8"))
+_GATEWAYS: Final = (
+    *(("#", ">2"), ("GATEWAY", "<30"), ("STREAMS", ">7"), ("WAIT", ">5"), ("TOK/S", ">6"), ("ERR", ">4")),
+    *(("VERSION", "<10"), ("STATE", "<8")),
+)
 _QUEUES: Final = (
     *(("#", ">2"), ("FLOW/SERVICE", "<23"), ("MODEL", "<12"), ("RUN/SLOTS", ">9"), ("WAIT", ">5")),
     *(("TOK/S", ">6"), ("P50", ">5"), ("P99", ">5"), ("ERR", ">4")),
@@ -20,12 +23,21 @@ _STREAMS: Final = (
 )
 
 
-def write_figures(documents: Sequence[LiveDocument]) -> list[str]:
-    """The lines of gateways, queues, processors and pools. `#` is the place of a gateway; processors serve them all."""
-    shown = list(enumerate(documents, 1))
+Documents = Mapping[int, LiveDocument]
+"""What gateways show, by a number for each, the newest first. That number is in the column `#`."""
+
+
+def write_figures(documents: Documents) -> list[str]:
+    """The lines of gateways, queues, processors and pools."""
+    shown = _choose(documents)
     gateways = [
-        (place, each.gateway or "-", count_streams(each), each.version, "leaving" if each.draining else "ready")
+        (
+            *(place, row.name or "-", row.streams, row.waiting, f"{row.tokens:.0f}", row.errors, row.version),
+            "leaving" if row.draining else "ready",
+        )
         for place, each in shown
+        for row in each.gateways.values() or (_describe_gateway(each),)
+        if row
     ]
     queues = [
         (
@@ -38,7 +50,7 @@ def write_figures(documents: Sequence[LiveDocument]) -> list[str]:
     ]
     processors = {
         name: (name, row.queues, row.model or "-", f"{row.running}/{row.capacity}", row.state)
-        for each in documents
+        for _, each in shown
         for name, row in each.processors.items()
         if row
     }
@@ -53,31 +65,42 @@ def write_figures(documents: Sequence[LiveDocument]) -> list[str]:
     return [line for columns, rows in tables if rows for line in ("", *_write(columns, rows))][1:]
 
 
-def write_streams(documents: Sequence[LiveDocument]) -> tuple[list[str], dict[tuple[int, str], str]]:
-    """The lines above the streams; and that of each stream, the oldest first, by its gateway's index and its id."""
-    found = [
-        (each.at - row.since, (index, name), row)
-        for index, each in enumerate(documents)
+def write_streams(documents: Documents) -> tuple[list[str], dict[tuple[int, str], str]]:
+    """The lines above the streams; and that of each stream, the oldest first, by its document's number and its id."""
+    shown = _choose(documents)
+    # Without an administrator's key one bus is told from another by its streams alone.
+    found = {
+        name: (each.at - row.since, place, row)
+        for place, each in reversed(shown)
         for name, row in each.streams.items()
         if row
-    ]
-    found.sort(key=lambda each: -each[0])
-    head, *lines = _write(_STREAMS, [_list_stream(*where, age, row) for age, where, row in found])
-    total = sum(map(count_streams, documents))
+    }
+    ordered = sorted(found.items(), key=lambda each: -each[1][0])
+    head, *lines = _write(_STREAMS, [_list_stream(place, name, age, row) for name, (age, place, row) in ordered])
+    total = len(found) + sum(_describe_gateway(each).streams - len(each.streams) for _, each in shown)
     listed = f"{total} streams" + (f", of which the oldest {len(found)} are listed" if len(found) < total else "")
-    return [listed, head], {each[1]: line for each, line in zip(found, lines, strict=True)}
+    return [listed, head], {(place, name): line for (name, (_, place, _)), line in zip(ordered, lines, strict=True)}
 
 
-def count_streams(document: LiveDocument) -> int:
-    """How many streams run, those included that are not listed."""
-    return document.totals.get("streams", 0)
+def _choose(documents: Documents) -> list[tuple[int, LiveDocument]]:
+    """One document of each bus: it shows all gateways there."""
+    chosen: list[tuple[int, LiveDocument]] = []
+    for place, document in documents.items():
+        if all(other.gateways.keys().isdisjoint(document.gateways) for _, other in chosen):
+            chosen.append((place, document))
+    return chosen
 
 
-def _list_stream(index: int, name: str, age: float, row: LiveStream) -> Sequence[object]:
+def _describe_gateway(document: LiveDocument) -> LiveGateway:
+    """The gateway that was asked, where it tells of none: it is of an older version, or one may not know."""
+    return LiveGateway(document.gateway, document.version, document.draining, document.totals.get("streams", 0))
+
+
+def _list_stream(place: int, name: str, age: float, row: LiveStream) -> Sequence[object]:
     seconds = max(int(age), 0)
     shown = f"{seconds}s" if seconds < 600 else f"{seconds // 60}m" if seconds < 36_000 else f"{seconds // 3600}h"
     tokens = row.tokens if row.begun else "-"
-    return index + 1, name, shown, tokens, row.key or "-", f"{row.flow}/{row.service}", row.model or "-"
+    return place, name, shown, tokens, row.key or "-", f"{row.flow}/{row.service}", row.model or "-"
 
 
 def _write_seconds(seconds: float | None) -> str:

@@ -1,28 +1,50 @@
-"""Records -> output: the interface of every command's way to show an answer."""
+"""Records of an answer -> stdout: their text as it comes, or one JSON object a line; and what is told at its end."""
 
-from collections.abc import AsyncIterator
-from typing import Any, Protocol, TypeVar, assert_never
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar, assert_never
 
 from tg_cli.endings import notify
+from tg_cli.output import Output
 from tg_client import TextCompletionResult
 from tg_schema import AgentResponse, PromptResponse, TextCompletionResponse, encode
 
-Told_contra = TypeVar("Told_contra", contravariant=True)
-Counted = AgentResponse | PromptResponse | TextCompletionResponse | TextCompletionResult
+Counted = AgentResponse | PromptResponse | TextCompletionResponse
 """What has the usage of an answer, and how it ended."""
+Record = TypeVar("Record", bound=Counted)
+
+Write = Callable[[AsyncIterator[Record], Output], Awaitable[Record | None]]
+"""Writes an answer as it comes; returns its last record. If the answer fails, the part before it was written."""
 
 
-class Renderer(Protocol[Told_contra]):
-    """Shows one answer."""
+async def show(records: AsyncIterator[Record], write: Write[Record], *, as_json: bool, show_usage: bool) -> None:
+    """Write an answer, by `write` or as JSON, and tell on stderr what belongs at its end.
 
-    async def show(self, records: AsyncIterator[Told_contra]) -> None:
-        """Show the records of an answer as they come, and what belongs at its end.
+    Raises:
+        TgError: the answer failed; the part before it was shown.
+        ReaderLeft: the reader of the output has closed it.
+        Failure: the output cannot be written.
+    """
+    async with Output() as output:
+        last = await (_write_lines if as_json else write)(records, output)
+    if last is not None:
+        print_end(last, show_usage=show_usage)
 
-        Raises:
-            TgError: the answer failed; the part before it was shown.
-            ReaderLeft: the reader of the output has closed it.
-            Failure: the output cannot be written.
-        """
+
+async def _write_lines(records: AsyncIterator[Record], output: Output) -> Record | None:
+    record = None
+    async for record in records:
+        await output.json(record_line(record))
+    return record
+
+
+async def write_text(
+    text: Callable[[Record], str | None], records: AsyncIterator[Record], output: Output
+) -> Record | None:
+    """Write the `text` of each record; returns the last one."""
+    record = None
+    async for record in records:
+        await output.text(text(record) or "")
+    return record
 
 
 def record_line(record: Any) -> bytes:
@@ -31,7 +53,7 @@ def record_line(record: Any) -> bytes:
     return encode({name: value for name, value in fields if value not in (None, ()) and (name, value) != ("index", 0)})
 
 
-def print_end(last: Counted, *, show_usage: bool) -> None:
+def print_end(last: Counted | TextCompletionResult, *, show_usage: bool) -> None:
     """Report on stderr, at an answer's end, that it is truncated, and its usage."""
     match last.finish_reason:
         case "length":

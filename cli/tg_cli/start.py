@@ -56,6 +56,11 @@ def start_models() -> None:
     start("tg_cli.models", "list_models", "")
 
 
+def start_replay() -> None:
+    """`tg-replay`."""
+    start("tg_cli.replay", "replay_stream", "")
+
+
 def start_usage() -> None:
     """`tg-usage`."""
     start("tg_cli.usage", "show_usage", "")

@@ -15,9 +15,9 @@ from tg_cli.invoke_options import find_url, gateways_options
 def show_top(*, once: bool, as_json: bool, urls: tuple[str, ...], timeout: float) -> None:
     """Show what gateways do now: flows, models and queues, processors, pools of servers, and streams.
 
-    Each gateway process knows its own streams, rates and errors: name every gateway by a -u of its own. Keys: k stops
-    the stream at the cursor and its model, Tab changes between tables, q leaves. The bearer token is taken from
-    TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN; without an administrator's, one sees one's own streams.
+    A gateway shows all gateways on its bus. Keys: k stops the stream at the cursor and its model, Tab changes between
+    tables, q leaves. The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN; without an administrator's,
+    one sees one's own streams.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
@@ -40,7 +40,7 @@ async def _show(urls: tuple[str | None, ...], timeout: float, *, once: bool, as_
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(TgClient(url, timeout=timeout, retries=0)) for url in urls]
         try:
-            documents = [await client.live() for client in clients]
+            documents = {number: await client.live() for number, client in enumerate(clients, 1)}
         except NotFound as error:
             raise Failure(
                 f"a gateway has no /api/v1/live, since it is older than this command: {error}", error
@@ -55,7 +55,7 @@ async def _show(urls: tuple[str | None, ...], timeout: float, *, once: bool, as_
                 raise Interrupted
             return
         async with Output() as output:
-            for document in documents if as_json else ():
+            for document in documents.values() if as_json else ():
                 await output.json(encode(document))
             head, streams = write_streams(documents)
             for line in () if as_json else (*write_figures(documents), "", *head, *streams.values()):

@@ -1,7 +1,7 @@
 """Documents of gateways -> terminal: the screen of `tg-top`, by textual, which is imported with it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -27,7 +27,7 @@ class TopScreen(App[bool]):
 
     Args:
         clients: of the gateways.
-        documents: their first ones.
+        documents: their first ones, numbered from 1 on.
     """
 
     CSS = """
@@ -42,9 +42,9 @@ class TopScreen(App[bool]):
     ]
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, clients: Sequence[TgClient], documents: Sequence[LiveDocument]) -> None:
+    def __init__(self, clients: Sequence[TgClient], documents: Mapping[int, LiveDocument]) -> None:
         super().__init__()
-        self._clients, self._documents = clients, list(documents)
+        self._clients, self._documents = dict(zip(documents, clients, strict=True)), dict(documents)
         self._streams: list[tuple[int, str]] = []
 
     @override
@@ -58,7 +58,7 @@ class TopScreen(App[bool]):
         """Begin."""
         self.query_one(OptionList).focus()
         self._draw()
-        for place in range(len(self._clients)):
+        for place in self._clients:
             self.run_worker(self._follow(place))
 
     async def _follow(self, place: int) -> None:
@@ -69,6 +69,8 @@ class TopScreen(App[bool]):
                         self._documents[place] = document
                         self._draw()
             except TgError as error:
+                # Another gateway on the same bus is shown rather than what this one said last.
+                self._documents[place] = self._documents.pop(place)
                 self.notify(remove_controls(error.message), severity="error", timeout=RETRY_SECONDS, markup=False)
             await asyncio.sleep(RETRY_SECONDS)
 

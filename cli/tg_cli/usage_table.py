@@ -6,13 +6,9 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
-from tg_schema.usage_report import UsageRow
+from tg_schema.usage_report import USAGE_SUMS, UsageRow
 
 NANO_DOLLARS: Final = 10**9
-_COLUMNS: Final = (
-    *("calls", "in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token"),
-    *("estimated_token", "uncounted_calls", "cost_usd", "unpriced_calls"),
-)
 _HEADS: Final = ("CALLS", "INPUT", "CACHED", "OUTPUT", "COST $")
 
 
@@ -20,12 +16,11 @@ def write_csv(by: Sequence[str], rows: Sequence[UsageRow]) -> str:
     """All columns. An unknown value is an empty cell; the cost is in dollars, exact."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*by, *_COLUMNS))
+    writer.writerow((*by, *("cost_usd" if name == "cost" else name for name in USAGE_SUMS)))
     for row in rows:
-        sums = ("" if name == "cost_usd" else getattr(row, name) for name in _COLUMNS)
-        cells = dict(zip(_COLUMNS, sums, strict=True))
-        cells["cost_usd"] = "" if row.cost is None else f"{Decimal(row.cost) / NANO_DOLLARS:f}"
-        writer.writerow((*(getattr(row, name) for name in by), *cells.values()))
+        cells = {name: getattr(row, name) for name in (*by, *USAGE_SUMS)}
+        cells["cost"] = None if row.cost is None else f"{Decimal(row.cost) / NANO_DOLLARS:f}"
+        writer.writerow(cells.values())
     return text.getvalue()
 
 

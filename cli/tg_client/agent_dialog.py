@@ -9,8 +9,9 @@ from typing_extensions import override
 
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_trace import AgentTrace, TraceWriter
-from tg_client.begun_once import BegunOnce
+from tg_client.record_stream import RecordStream
 from tg_schema import AgentResponse
+from tg_schema.errors import BadRequest
 
 
 class AgentStream(AsyncIterator[AgentEvent]):
@@ -53,10 +54,10 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
         BadRequest: it has begun before; every call of `agent_stream` is one dialog.
     """
 
-    def __init__(self, records: AbstractAsyncContextManager[AsyncIterator[AgentResponse]]) -> None:
+    def __init__(self, records: RecordStream[AgentResponse]) -> None:
+        self.position = records.position
         self._records = records
         self._writer = TraceWriter()
-        self._once = BegunOnce("dialog", "call agent_stream again")
 
     @property
     def trace(self) -> AgentTrace:
@@ -65,7 +66,8 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
 
     @override
     async def __aenter__(self) -> AgentStream:
-        self._once.begin()
+        if self._records.entered:
+            raise BadRequest("this dialog was begun before: call agent_stream again for another one")
         return AgentStream(await self._records.__aenter__(), self._writer)
 
     @override

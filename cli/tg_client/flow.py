@@ -1,19 +1,16 @@
 """Caller -> transport: typed calls of the services of one flow, the same over REST and WebSocket."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Generic
+from typing import Any
 
 import msgspec
-from typing_extensions import override
 
 from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
-from tg_client.begun_once import BegunOnce
+from tg_client.record_stream import RecordStream
 from tg_client.result import PromptResult, TextCompletionResult
-from tg_client.transport import Deadline, Retries, Transport, bytes_of
+from tg_client.transport import HttpTransport, Position, Retries, Transport, bytes_of
 from tg_schema import (
     AGENT,
     PROMPT,
@@ -34,64 +31,6 @@ from tg_schema.errors import BadRequest
 from tg_schema.service_spec import Req, Resp
 from tg_schema.text_completion import Reasoning
 
-
-class RecordStream(AbstractAsyncContextManager[AsyncIterator[Resp]], AsyncIterator[Resp], Generic[Resp]):
-    """One answer: enter it with `async with`, once. Leaving it stops what still runs.
-
-    Args:
-        door: the transport that is asked.
-        ask: asks it.
-        timeout: seconds to the first record, however often it asks, and between two.
-        retries: how often it asks again.
-
-    Raises (when it is entered):
-        TgError: the gateway cannot be asked.
-        BadRequest: it has begun before; every call is one stream.
-    """
-
-    def __init__(
-        self,
-        door: Transport,
-        ask: Callable[[Deadline], AbstractAsyncContextManager[AsyncIterator[Resp]]],
-        timeout: float,
-        retries: Retries,
-    ) -> None:
-        self._door = door
-        self._ask = ask
-        self._timeout = timeout
-        self._retries = retries
-        self._once = BegunOnce("stream", "ask again")
-        self._stack = AsyncExitStack()
-        self._attempted = False
-
-    @override
-    async def __aenter__(self) -> AsyncIterator[Resp]:
-        self._once.begin()
-        self._clock = Deadline(self._timeout, self._door.idle)
-        self._records = await self._stack.enter_async_context(self._ask(self._clock))
-        return self
-
-    @override
-    def __anext__(self) -> Awaitable[Resp]:
-        # After the first record, the reader gets the records without this layer.
-        if self._attempted:
-            return self._records.__anext__()
-        return self._retries.repeat(self._clock, self._attempt, lambda: self._door.lost)
-
-    async def _attempt(self) -> Resp:
-        if self._attempted:
-            await self._stack.aclose()
-            self._records = await self._stack.enter_async_context(self._ask(self._clock))
-        self._attempted = True
-        return await anext(self._records)
-
-    @override
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, tb)
-
-
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """Default of the seconds to wait for the next record; a whole answer is one record."""
 
@@ -99,8 +38,11 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 class Flow:
     """The services of one flow. Every call that fails raises `TgError`, and nothing else."""
 
-    def __init__(self, door: Transport, flow: str | None, timeout: float, retries: Retries) -> None:
+    def __init__(
+        self, door: Transport, http: HttpTransport, flow: str | None, timeout: float, retries: Retries
+    ) -> None:
         self._door = door
+        self._http = http
         self._retries = retries
         self._flow = flow
         self._timeout = timeout
@@ -162,12 +104,14 @@ class Flow:
         sampling: Sampling | None = None,
         schema: dict[str, Any] | None = None,
         timeout: float | None = None,
-    ) -> AbstractAsyncContextManager[AsyncIterator[TextCompletionResponse]]:
+        keep: float | str | None = None,
+    ) -> RecordStream[TextCompletionResponse]:
         """The answer as it comes: enter it, iterate it, leave it at any time to stop the model.
 
         The last record has `end_of_stream`, the usage of the whole stream and `finish_reason`. Arguments and errors as
         for `text_completion`, except that `timeout` is the time until the first record and between two; a truncated
-        answer raises `IncompleteStream`.
+        answer raises `IncompleteStream`. With `keep` (seconds, or "10m") the gateway keeps the answer so long: if the
+        connection is lost, the stream goes on over another one, as often as a call is asked again.
         """
         request = completion_request(
             system,
@@ -180,7 +124,8 @@ class Flow:
             sampling=sampling,
             schema=schema,
         )
-        return self.records(TEXT_COMPLETION, msgspec.structs.replace(request, streaming=True), timeout=timeout)
+        asked = msgspec.structs.replace(request, streaming=True)
+        return self.records(TEXT_COMPLETION, asked, timeout=timeout, keep=keep)
 
     async def prompt(
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -189,10 +134,15 @@ class Flow:
         return PromptResult.of(await self._all(PROMPT, prompt_request(template, variables), timeout))
 
     def prompt_stream(
-        self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[PromptResponse]]:
+        self,
+        template: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        keep: float | str | None = None,
+    ) -> RecordStream[PromptResponse]:
         """The answer to a template as it comes, like `text_completion_stream`; a JSON answer comes in one record."""
-        return self.records(PROMPT, prompt_request(template, variables, streaming=True), timeout=timeout)
+        return self.records(PROMPT, prompt_request(template, variables, streaming=True), timeout=timeout, keep=keep)
 
     async def agent(
         self,
@@ -235,27 +185,37 @@ class Flow:
         history: Sequence[AgentStep] = (),
         pattern: str | None = None,
         timeout: float | None = None,
+        keep: float | str | None = None,
     ) -> AgentDialog:
         """The dialog as it happens: enter it, iterate its events, leave it at any time to stop model and tools.
 
         `async for event in flow.agent_stream(...)` works without entering it; `AgentDialog` says what a `break` does
-        then. Its `trace` has the whole dialog at the end. Arguments and errors as for `agent`.
+        then. Its `trace` has the whole dialog at the end. Arguments and errors as for `agent`, and `keep` as for
+        `text_completion_stream`.
         """
         groups = None if group is None else tuple(group)
         request = AgentRequest(question, state, groups, tuple(history) or None, streaming=True, pattern=pattern)
-        return AgentDialog(self.records(AGENT, request, timeout=timeout))
+        return AgentDialog(self.records(AGENT, request, timeout=timeout, keep=keep))
 
     def records(
-        self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
+        self,
+        spec: ServiceSpec[Req, Resp],
+        request: Req,
+        *,
+        timeout: float | None = None,
+        keep: float | str | None = None,
+    ) -> RecordStream[Resp]:
         """Ask any service with a record, and read the records of its answer. All other calls use this one."""
         # The first record of a whole dialog is its last: its tools may have run when it fails.
         once = isinstance(request, AgentRequest) and not request.streaming
         return RecordStream(
-            self._door,
             partial(self._door.stream, self._flow, spec, request),
-            self._timeout if timeout is None else timeout,
-            Retries(0) if once else self._retries,
+            lambda: self._door.lost,
+            spec,
+            self._http,
+            Position.of(keep),
+            timeout=self._timeout if timeout is None else timeout,
+            retries=Retries(0) if once else self._retries,
         )
 
     async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> Sequence[Resp]:

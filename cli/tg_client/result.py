@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import msgspec
 
-from tg_schema import FinishReason, Message, PromptResponse, TextCompletionResponse, TextPart, Token, ToolCall
+from tg_schema import FinishReason, Message, PromptResponse, TextCompletionResponse, TextPart, Token, ToolCall, Usage
 from tg_schema.conversation import Part, ReasoningPart, whole_calls
 from tg_schema.errors import ProtocolError
 
@@ -72,33 +72,23 @@ def _content(pieces: Sequence[TextCompletionResponse], text: str) -> str | tuple
     return tuple(parts)
 
 
-class TextCompletionResult(msgspec.Struct, frozen=True):
-    """A whole completion. Token counts are None if the provider reported none.
+class TextCompletionResult(Usage, frozen=True, kw_only=True):
+    """A whole completion, with the counts of `Usage`; they are of all answers.
 
     Attributes:
         text: the answer; of several answers, this and all other fields except counts are of the first.
-        in_token: tokens of the prompt.
-        out_token: tokens of all answers.
         model: the name of the model that answered.
         finish_reason: why the answer ended; "length" = it is truncated.
         reasoning: the model's thinking, if the provider tells it.
         tool_calls: what the model asks for.
-        cached_token: the part of `in_token` from the provider's cache.
-        cache_write_token: the part of `in_token` written into that cache.
-        reasoning_token: the part of `out_token` spent on thinking.
         choices: all answers, by index; one for each of `sampling.n`.
     """
 
     text: str
-    in_token: int | None = None
-    out_token: int | None = None
     model: str | None = None
     finish_reason: FinishReason | None = None
     reasoning: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    cached_token: int | None = None
-    cache_write_token: int | None = None
-    reasoning_token: int | None = None
     choices: tuple[Choice, ...] = ()
 
     @property
@@ -115,17 +105,13 @@ class TextCompletionResult(msgspec.Struct, frozen=True):
         choices = tuple(Choice.of(answers[index]) for index in sorted(answers))
         whole = TextCompletionResponse.summarize(records)
         return cls(
-            whole.response or "",
-            whole.in_token,
-            whole.out_token,
-            whole.model,
-            whole.finish_reason,
-            whole.reasoning,
-            choices[0].tool_calls,
-            whole.cached_token,
-            whole.cache_write_token,
-            whole.reasoning_token,
-            choices,
+            **msgspec.structs.asdict(whole.usage),
+            text=whole.response or "",
+            model=whole.model,
+            finish_reason=whole.finish_reason,
+            reasoning=whole.reasoning,
+            tool_calls=choices[0].tool_calls,
+            choices=choices,
         )
 
 

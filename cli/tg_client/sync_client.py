@@ -12,12 +12,22 @@ from tg_client.agent_event import AgentEvent
 from tg_client.agent_trace import AgentTrace
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.loop_thread import LoopThread
+from tg_client.record_stream import RecordStream
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
 from tg_client.transport import OnRetry
-from tg_schema import AgentStep, Message, PromptResponse, Sampling, TextCompletionResponse, Tool
-from tg_schema.live import LiveDocument
+from tg_schema import (
+    AgentStep,
+    Message,
+    PromptResponse,
+    Sampling,
+    ServiceSpec,
+    TextCompletionResponse,
+    Tool,
+)
+from tg_schema.live import ListedStream, LiveDocument
 from tg_schema.served_model import ServedModel
+from tg_schema.service_spec import Req, Resp
 from tg_schema.text_completion import Reasoning
 from tg_schema.usage_report import UsageResponse
 
@@ -75,12 +85,21 @@ class _SyncStream(AbstractContextManager[T], Generic[S, T]):
         await self._entered.__aexit__(None, None, None)
 
 
+class SyncRecordStream(_SyncStream[RecordStream[Resp], Iterator[Resp]], Generic[Resp]):
+    """`RecordStream` for blocking code."""
+
+    def __init__(self, loop: LoopThread, stream: RecordStream[Resp]) -> None:
+        super().__init__(loop, stream, _iterate)
+        self.position = stream.position
+
+
 class SyncAgentDialog(_SyncStream[AgentStream, SyncAgentStream]):
     """`AgentDialog` for blocking code: enter it with `with`, or iterate it."""
 
     def __init__(self, loop: LoopThread, dialog: AgentDialog) -> None:
         super().__init__(loop, dialog, SyncAgentStream)
         self._dialog = dialog
+        self.position = dialog.position
 
     @property
     def trace(self) -> AgentTrace:
@@ -141,7 +160,8 @@ class SyncFlow:
         sampling: Sampling | None = None,
         schema: dict[str, Any] | None = None,
         timeout: float | None = None,
-    ) -> AbstractContextManager[Iterator[TextCompletionResponse]]:
+        keep: float | str | None = None,
+    ) -> SyncRecordStream[TextCompletionResponse]:
         """See `Flow.text_completion_stream`."""
         stream = self._flow.text_completion_stream(
             system,
@@ -154,8 +174,9 @@ class SyncFlow:
             sampling=sampling,
             schema=schema,
             timeout=timeout,
+            keep=keep,
         )
-        return _SyncStream(self._loop, stream, _iterate)
+        return SyncRecordStream(self._loop, stream)
 
     def prompt(
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -164,11 +185,15 @@ class SyncFlow:
         return self._loop.run(self._flow.prompt(template, variables, timeout=timeout))
 
     def prompt_stream(
-        self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> AbstractContextManager[Iterator[PromptResponse]]:
+        self,
+        template: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        keep: float | str | None = None,
+    ) -> SyncRecordStream[PromptResponse]:
         """See `Flow.prompt_stream`."""
-        stream = self._flow.prompt_stream(template, variables, timeout=timeout)
-        return _SyncStream(self._loop, stream, _iterate)
+        return SyncRecordStream(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout, keep=keep))
 
     def agent(
         self,
@@ -193,10 +218,11 @@ class SyncFlow:
         history: Sequence[AgentStep] = (),
         pattern: str | None = None,
         timeout: float | None = None,
+        keep: float | str | None = None,
     ) -> SyncAgentDialog:
         """See `Flow.agent_stream`."""
         dialog = self._flow.agent_stream(
-            question, group=group, state=state, history=history, pattern=pattern, timeout=timeout
+            question, group=group, state=state, history=history, pattern=pattern, timeout=timeout, keep=keep
         )
         return SyncAgentDialog(self._loop, dialog)
 
@@ -251,6 +277,18 @@ class SyncTgClient:
         self._loop.check_open()
         return SyncFlow(self._loop, self._client.flow(flow))
 
+    def attach(
+        self,
+        spec: ServiceSpec[Req, Resp],
+        stream: str,
+        after: int = -1,
+        *,
+        stops: bool = True,
+        timeout: float | None = None,
+    ) -> SyncRecordStream[Resp]:
+        """See `TgClient.attach`."""
+        return SyncRecordStream(self._loop, self._client.attach(spec, stream, after, stops=stops, timeout=timeout))
+
     def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
         """See `TgClient.models`."""
         return self._loop.run(self._client.models(timeout=timeout))
@@ -274,6 +312,14 @@ class SyncTgClient:
     def follow_live(self) -> AbstractContextManager[Iterator[LiveDocument]]:
         """See `TgClient.follow_live`."""
         return _SyncStream(self._loop, self._client.follow_live(), _iterate)
+
+    def follow_streams(self, *, key: str | None = None) -> AbstractContextManager[Iterator[ListedStream]]:
+        """See `TgClient.follow_streams`."""
+        return _SyncStream(self._loop, self._client.follow_streams(key=key), _iterate)
+
+    def follow_records(self, stream: str, *, key: str | None = None) -> AbstractContextManager[Iterator[bytes]]:
+        """See `TgClient.follow_records`."""
+        return _SyncStream(self._loop, self._client.follow_records(stream, key=key), _iterate)
 
     def stop_stream(self, stream: str) -> None:
         """See `TgClient.stop_stream`."""

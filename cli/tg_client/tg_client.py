@@ -1,39 +1,50 @@
 """Caller -> gateway: the asynchronous client."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+from msgspec import Raw
 
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
+from tg_client.record_stream import RecordStream
 from tg_client.transport import (
     Address,
     Deadline,
     HttpConnections,
     HttpTransport,
     OnRetry,
+    Position,
     Retries,
     Transport,
     bearer_token,
     open_socket,
 )
-from tg_schema.live import LiveDocument, StoppedStream
+from tg_schema import ServiceSpec
+from tg_schema.live import ListedStream, LiveDocument, StoppedStream
 from tg_schema.served_model import ServedModel, ServedModels
+from tg_schema.service_spec import Req, Resp
 from tg_schema.usage_report import UsageRequest, UsageResponse
+
+FOLLOW_AGAIN_SECONDS: Final = 1.0
+"""Seconds before a list of streams is followed again that the gateway has ended."""
 
 
 class Socket:
     """One WebSocket; any number of streams share it."""
 
-    def __init__(self, door: Transport, timeout: float, retries: Retries) -> None:
+    def __init__(self, door: Transport, http: HttpTransport, timeout: float, retries: Retries) -> None:
         self._door = door
+        self._http = http
         self._timeout = timeout
         self._retries = retries
 
     def flow(self, flow: str | None = "default") -> Flow:
         """The services of one flow, through this socket; None = as in `TgClient.flow`."""
-        return Flow(self._door, flow, self._timeout, self._retries)
+        return Flow(self._door, self._http, flow, self._timeout, self._retries)
 
 
 class TgClient:
@@ -90,7 +101,39 @@ class TgClient:
         None = for each text completion, the flow that has its `model`, and `default` for all else.
         """
         self._connections.check_open()
-        return Flow(self._http, flow, self._timeout, self._retries)
+        return Flow(self._http, self._http, flow, self._timeout, self._retries)
+
+    def attach(
+        self,
+        spec: ServiceSpec[Req, Resp],
+        stream: str,
+        after: int = -1,
+        *,
+        stops: bool = True,
+        timeout: float | None = None,
+    ) -> RecordStream[Resp]:
+        """Go on with a stream that is kept, as with one that was just asked for.
+
+        Args:
+            spec: its service. `AgentDialog(client.attach(AGENT, stream))` is an agent's dialog.
+            stream: its id: `position.stream` of the stream of before.
+            after: the number of the last record that is there: its `position.after`; -1 = none.
+            stops: whether leaving it stops the model, also for others who read it.
+            timeout: as for the call of before.
+
+        Raises (while it is read):
+            NotFound: there is no such stream, or no more.
+        """
+        return RecordStream(
+            partial(self._http.attach, spec),
+            lambda: self._connections.closed,
+            spec,
+            self._http,
+            Position(stream=stream, after=after),
+            timeout=self._timeout if timeout is None else timeout,
+            retries=self._retries,
+            stops=stops,
+        )
 
     async def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
         """The models that can be asked now, of all flows. `timeout` is in seconds; None = the client's.
@@ -123,7 +166,7 @@ class TgClient:
         return await self._retries.repeat(clock, partial(self._http.get, url, UsageResponse, clock))
 
     async def live(self, *, timeout: float | None = None) -> LiveDocument:
-        """What the gateway does now: all of it for an administrator, else one's own streams.
+        """What the gateways do now: all of it for an administrator, else one's own streams.
 
         Raises:
             TgError: as for every call; NotFound if the gateway is older than this call.
@@ -143,13 +186,52 @@ class TgClient:
             yield _apply(changes)
 
     async def stop_stream(self, stream: str) -> None:
-        """Stop a stream of the gateway, by its id in `live`, and the model behind it.
+        """Stop a stream of any gateway, by its id in `live`, and the model behind it.
 
         Raises:
-            TgError: as for every call; NotFound if it has ended, or is another key's or another gateway's.
+            TgError: as for every call; NotFound if it has ended, or is another key's.
         """
         clock = Deadline(self._timeout, self._idle)
         await self._http.get(self._address.stop(stream), StoppedStream, clock, "POST")
+
+    @asynccontextmanager
+    async def follow_streams(self, *, key: str | None = None) -> AsyncIterator[AsyncIterator[ListedStream]]:
+        """Enter it and iterate: the streams that are kept for a key, then each one that begins, without an end.
+
+        `key` is the key's name, for an administrator; None = one's own.
+
+        Raises:
+            TgError: as for every call, or the connection breaks off; while iterating. Follow again then.
+        """
+        async with aclosing(self._list_streams(self._address.kept_of(key))) as streams:
+            yield streams
+
+    async def _list_streams(self, url: str) -> AsyncGenerator[ListedStream, None]:
+        before = frozenset[ListedStream]()
+        while True:
+            told, clock = set[ListedStream](), Deadline(self._timeout, self._idle)
+            async with aclosing(self._http.follow(url, ListedStream, clock)) as streams:
+                async for stream in streams:
+                    if stream not in before and stream not in told:
+                        yield stream
+                    told.add(stream)
+            # The gateway ends it now and then; next time it sends all again that it still lists.
+            before = frozenset(told)
+            await asyncio.sleep(FOLLOW_AGAIN_SECONDS)
+
+    @asynccontextmanager
+    async def follow_records(self, stream: str, *, key: str | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Enter it and iterate: the records of a stream that is kept, as JSON, and those to come until its end.
+
+        `tg_schema.recorded.Recorded` reads what all records have. A failure is the last one.
+        `key`: as of `follow_streams`.
+
+        Raises:
+            TgError: as for every call, or the connection breaks off; while iterating.
+        """
+        clock = Deadline(self._timeout, self._idle)
+        async with aclosing(self._http.follow(self._address.records(stream, key), Raw, clock)) as records:
+            yield (bytes(record) async for record in records)
 
     @property
     def _http(self) -> HttpTransport:
@@ -169,7 +251,7 @@ class TgClient:
                 return await stack.enter_async_context(open_socket(self._address, self._token))
 
             door = await self._retries.repeat(Deadline(self._timeout), enter)
-            yield Socket(door, self._timeout, self._retries)
+            yield Socket(door, self._http, self._timeout, self._retries)
 
 
 async def _apply(changes: AsyncIterator[LiveDocument]) -> AsyncIterator[LiveDocument]:

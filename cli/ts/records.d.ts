@@ -2,7 +2,7 @@
 
 export type ErrorType = "access-denied" | "bad-request" | "bus" | "cancelled" | "content-filter" | "context-length-exceeded" | "incomplete-stream" | "internal" | "llm-error" | "not-found" | "protocol" | "provider-auth" | "rate-limited" | "schema-violation" | "slow-consumer" | "timeout" | "too-large" | "unauthorized" | "unavailable";
 
-/** A plain peer knows all fields but `pattern`. */
+/** A question to an agent. A plain peer knows all fields but `pattern`. */
 export interface AgentRequest {
   question?: string | null;
   state?: string | null;
@@ -13,7 +13,7 @@ export interface AgentRequest {
   pattern?: string | null;
 }
 
-/** A plain peer knows the fields from `chunk_type` to `error`. `error` is set if `chunk_type` is "error". */
+/** A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which an "error" has. */
 export interface AgentResponse {
   chunk_type?: "action" | "answer" | "error" | "observation" | "thought" | null;
   content?: string | null;
@@ -179,7 +179,7 @@ export interface ServedModel {
   route?: readonly (RoutedModel)[];
 }
 
-/** All of them, as `GET /api/v1/models` answers. */
+/** All models that can be asked, as `GET /api/v1/models` answers. */
 export interface ServedModels {
   models?: readonly (ServedModel)[];
 }
@@ -225,6 +225,7 @@ export interface TextCompletionRequest {
   schema_name?: string | null;
   schema_description?: string | null;
   schema_strict?: boolean;
+  continuation?: readonly (string)[];
 }
 
 /** A piece of an answer, or the result of another operation, or an error, which is the last record. */
@@ -235,6 +236,7 @@ export interface TextCompletionResponse {
   models?: readonly (ModelInfo)[];
   ids?: readonly (number)[];
   vectors?: readonly (readonly (number)[])[];
+  continued_at?: readonly (number)[];
   model?: string | null;
   index?: number;
   reasoning?: string | null;

@@ -70,6 +70,20 @@ export type ClientOptions = {
      */
     onConnection?: (state: "socket" | "lost" | "sse") => void;
 };
+export type Place = {
+    /**
+     * the id under which the gateway keeps the answer; "" = it does not, or has not said so yet
+     */
+    stream: string;
+    /**
+     * the number of the last record that has come; -1 = none
+     */
+    after: number;
+    /**
+     * whether nothing follows
+     */
+    over?: boolean;
+};
 export type CallOptions = {
     /**
      * stops the answer, down to the provider
@@ -87,6 +101,15 @@ export type CallOptions = {
      * in place of the client's
      */
     retries?: number;
+    /**
+     * for how long the gateway keeps the answer, such as "10m": when the connection is lost, it
+     * goes on over another one, as often as a call is repeated
+     */
+    keep?: string;
+    /**
+     * is kept up to date as the records come, for `attach`
+     */
+    place?: Place;
 };
 /**
  * @typedef {object} ClientOptions
@@ -102,11 +125,20 @@ export type CallOptions = {
  *   events take its place
  */
 /**
+ * @typedef {object} Place where the reader of an answer is
+ * @property {string} stream the id under which the gateway keeps the answer; "" = it does not, or has not said so yet
+ * @property {number} after the number of the last record that has come; -1 = none
+ * @property {boolean} [over] whether nothing follows
+ */
+/**
  * @typedef {object} CallOptions
  * @property {AbortSignal} [signal] stops the answer, down to the provider
  * @property {string} [flow] absent: the flow of the request's model, or `default`
  * @property {number} [timeout] in place of the client's
  * @property {number} [retries] in place of the client's
+ * @property {string} [keep] for how long the gateway keeps the answer, such as "10m": when the connection is lost, it
+ *   goes on over another one, as often as a call is repeated
+ * @property {Place} [place] is kept up to date as the records come, for `attach`
  */
 /** A gateway's client; it serves any number of answers side by side. Leaving an answer early stops the model. */
 export declare class TgClient {
@@ -121,6 +153,11 @@ export declare class TgClient {
     agent(request: AgentRequest, options?: CallOptions): AsyncGenerator<AgentResponse, void, void>;
     /** The whole answer of a model. @param {TextCompletionRequest} request @param {CallOptions} [options] */
     complete(request: TextCompletionRequest, options?: CallOptions): Promise<Completion>;
+    /**
+     * Go on with an answer that is kept, as with one that was just asked for: leaving it stops the model.
+     * @param {Place} place @param {CallOptions} [options] @returns {AsyncGenerator<any, void, void>}
+     */
+    attach(place: Place, options?: CallOptions): AsyncGenerator<any, void, void>;
     /** The models that can be asked now. @returns {Promise<ServedModel[]>} */
     models(): Promise<ServedModel[]>;
     /** Open the WebSocket now, so that the first answer need not wait for it. */

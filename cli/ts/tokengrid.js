@@ -14,6 +14,8 @@ const MAX_RETRIES = 3;
 const SPREAD_SECONDS = 0.5;
 const MAX_DOUBLINGS = 4;
 const GREETING_SECONDS = 10;
+/** To wait for the id of a stream that is left before its head has come. */
+const STOP_SECONDS = 1;
 /** Of one stream, for a slow reader; beyond it the stream ends with `slow-consumer`. */
 const MAX_BUFFERED_CHARACTERS = 4 * 1024 * 1024;
 const MAX_EVENT_CHARACTERS = 16 * 1024 * 1024;
@@ -111,19 +113,25 @@ class Inbox {
   #over = false;
   #wake = () => {};
 
-  /** @param {any} record @param {number} characters */
-  put(record, characters) {
+  /** @param {Place} place of the answer */
+  constructor(place) {
+    this.place = place;
+  }
+
+  /** @param {any} record @param {number} characters @param {number} [number] of a record that is kept */
+  put(record, characters, number) {
     if (this.#over) return;
     this.#characters += characters;
     if (this.#characters > MAX_BUFFERED_CHARACTERS && this.#records.length)
       return this.end(new TgError("slow-consumer", "the answer was not read as fast as it came"));
-    this.#records.push(record);
+    this.#records.push([record, number]);
     this.#wake();
   }
 
-  /** Only the first end counts. @param {unknown} [error] */
-  end(error = null) {
+  /** Only the first end counts. @param {unknown} [error] @param {number} [number] of an error that all readers get */
+  end(error = null, number) {
     if (this.#over) return;
+    if (!error || number !== undefined) this.place.over = true;
     [this.#over, this.#error] = [true, error];
     this.#wake();
   }
@@ -193,31 +201,32 @@ class Socket {
     });
   }
 
-  /** @param {object} envelope @returns {[string, Inbox]} */
-  ask(envelope) {
+  /** @param {object} envelope @param {Inbox} [inbox] @returns {[string, Inbox]} */
+  ask(envelope, inbox = new Inbox({stream: "", after: -1})) {
     const id = `req-${++this.#asked}`;
-    const inbox = new Inbox();
     this.#inboxes.set(id, inbox);
     if (this.socket.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify({id, ...envelope}));
     else this.#lose();
     return [id, inbox];
   }
 
-  /** Its reader has left; if the answer is not over, it is cancelled. @param {string} id */
+  /** Its reader has left; if the answer is not over, it is cancelled. Returns whether it is. @param {string} id */
   leave(id) {
-    if (this.#inboxes.delete(id) && this.socket.readyState === WebSocket.OPEN)
-      this.socket.send(JSON.stringify({id, cancel: true}));
+    if (!this.#inboxes.delete(id) || this.socket.readyState !== WebSocket.OPEN) return false;
+    this.socket.send(JSON.stringify({id, cancel: true}));
+    return true;
   }
 
   /** @param {string} data */
   #take(data) {
-    const {id, response, error, complete} = JSON.parse(data);
+    const {id, response, error, complete, stream, offset} = JSON.parse(data);
     const inbox = this.#inboxes.get(id);
     // Of an answer that was left, what the gateway sent before it read the cancel still comes.
     if (!inbox) return;
     if (complete) this.#inboxes.delete(id);
-    if (error) return inbox.end(errorOf(error));
-    inbox.put(response, data.length);
+    if (stream) inbox.place.stream = stream;
+    if (error) return inbox.end(errorOf(error), offset);
+    if (response) inbox.put(response, data.length, offset);
     if (complete) inbox.end();
   }
 
@@ -242,11 +251,20 @@ class Socket {
  *   events take its place
  */
 /**
+ * @typedef {object} Place where the reader of an answer is
+ * @property {string} stream the id under which the gateway keeps the answer; "" = it does not, or has not said so yet
+ * @property {number} after the number of the last record that has come; -1 = none
+ * @property {boolean} [over] whether nothing follows
+ */
+/**
  * @typedef {object} CallOptions
  * @property {AbortSignal} [signal] stops the answer, down to the provider
  * @property {string} [flow] absent: the flow of the request's model, or `default`
  * @property {number} [timeout] in place of the client's
  * @property {number} [retries] in place of the client's
+ * @property {string} [keep] for how long the gateway keeps the answer, such as "10m": when the connection is lost, it
+ *   goes on over another one, as often as a call is repeated
+ * @property {Place} [place] is kept up to date as the records come, for `attach`
  */
 
 /** A gateway's client; it serves any number of answers side by side. Leaving an answer early stops the model. */
@@ -287,12 +305,20 @@ export class TgClient {
     return whole;
   }
 
+  /**
+   * Go on with an answer that is kept, as with one that was just asked for: leaving it stops the model.
+   * @param {Place} place @param {CallOptions} [options] @returns {AsyncGenerator<any, void, void>}
+   */
+  attach(place, options) {
+    return this.records("", {}, {...options, place});
+  }
+
   /** The models that can be asked now. @returns {Promise<ServedModel[]>} */
   async models() {
     const socket = await this.#find();
-    if (!socket) return (await (await this.#fetch("api/v1/models", {})).json()).models;
+    if (!socket) return (await (await this.#ask("api/v1/models", {})).json()).models;
     const [, inbox] = socket.ask({service: "models", request: {}});
-    return (await inbox.take(this.#options.timeout))[0].models;
+    return (await inbox.take(this.#options.timeout))[0][0].models;
   }
 
   /** Open the WebSocket now, so that the first answer need not wait for it. */
@@ -327,7 +353,8 @@ export class TgClient {
   records(service, request, options = {}) {
     const leaving = new AbortController();
     const signal = options.signal ? AbortSignal.any([leaving.signal, options.signal]) : leaving.signal;
-    const records = this.#retry(service, {...request, streaming: true}, {...this.#options, ...options, signal});
+    const place = options.place ?? {stream: "", after: -1};
+    const records = this.#retry(service, {...request, streaming: true}, {...this.#options, ...options, place, signal});
     const leave = records.return.bind(records);
     // Otherwise it would wait for the next record.
     records.return = value => {
@@ -339,47 +366,76 @@ export class TgClient {
 
   /** @param {string} service @param {object} request @param {any} options @returns {AsyncGenerator<any, void, void>} */
   async *#retry(service, request, options) {
-    const end = Date.now() + options.timeout * 1000;
-    for (let retries = 0, counted = 0; ; retries++) {
-      let begun = false;
-      try {
-        for await (const record of this.#attempt(service, request, options)) {
-          begun = true;
-          yield record;
+    const {place} = options;
+    let [begun, isLost, retries, counted, start] = [Boolean(place.stream), false, 0, 0, Date.now()];
+    try {
+      for (;;) {
+        try {
+          for await (const record of this.#attempt(service, request, options)) {
+            begun = true;
+            yield record;
+            [retries, counted, start] = [0, 0, Date.now()];
+          }
+          return;
+        } catch (error) {
+          if (!(error instanceof TgError)) throw error;
+          counted += Number(options.retries !== undefined || error.type !== "rate-limited");
+          const spread = SPREAD_SECONDS * 2 ** Math.min(retries++, MAX_DOUBLINGS);
+          const wait = (error.retryAfter ?? 0) + Math.random() * spread;
+          const late = Date.now() + wait * 1000 >= start + options.timeout * 1000;
+          isLost = error.type !== "timeout";
+          const isFinal = (begun && !goesOn(place)) || !error.retryable;
+          if (isFinal || counted > (options.retries ?? MAX_RETRIES) || late) throw error;
+          isLost = false;
+          options.onRetry?.(error, wait);
+          await sleep(wait, options.signal);
         }
-        return;
-      } catch (error) {
-        if (!(error instanceof TgError)) throw error;
-        counted += Number(options.retries !== undefined || error.type !== "rate-limited");
-        const spread = SPREAD_SECONDS * 2 ** Math.min(retries, MAX_DOUBLINGS);
-        const wait = (error.retryAfter ?? 0) + Math.random() * spread;
-        const late = Date.now() + wait * 1000 >= end;
-        if (begun || !error.retryable || counted > (options.retries ?? MAX_RETRIES) || late) throw error;
-        options.onRetry?.(error, wait);
-        await sleep(wait, options.signal);
       }
+    } finally {
+      // Who leaves stops the model; who has lost the connection for good may come back.
+      if (!isLost && goesOn(place)) await this.#cancel(place);
     }
+  }
+
+  /** @param {Place} place */
+  async #cancel(place) {
+    await this.#fetch(`v1/streams/${encodeURIComponent(place.stream)}/cancel`, {method: "POST"}).catch(() => {});
+    place.over = true;
   }
 
   /** @param {string} service @param {object} request @param {any} options @returns {AsyncGenerator<any, void, void>} */
   async *#attempt(service, request, options) {
-    const {signal, flow, timeout} = options;
+    const {signal, flow, timeout, keep, place} = options;
     signal.throwIfAborted();
     const socket = await this.#find();
-    /** @type {[string, Inbox]} */
-    const [id, received] = socket ? socket.ask({service, flow, request}) : ["", new Inbox()];
+    const isAttached = goesOn(place);
+    if (!isAttached) Object.assign(place, {stream: "", after: -1, over: false});
+    const received = new Inbox(place);
+    const envelope = isAttached ? {attach: place.stream, offset: place.after} : {service, flow, request, keep};
+    const id = socket ? socket.ask(envelope, received)[0] : "";
     const asking = new AbortController();
     const stop = () => received.end(signal.reason);
     signal.addEventListener("abort", stop);
     if (signal.aborted) stop();
-    if (!socket) this.#listen(service, request, flow, received, asking.signal);
+    const head = socket ? null : this.#send(envelope, place, asking.signal);
+    if (head) this.#listen(head, received);
     try {
       for (let records = await received.take(timeout); records.length; records = await received.take(timeout))
-        yield* records;
+        for (const [record, number] of records) {
+          place.after = number ?? place.after;
+          yield record;
+        }
     } finally {
       signal.removeEventListener("abort", stop);
+      if (keep && !isAttached) {
+        // Its head is on the way: without its id, nobody could stop it.
+        const timer = setTimeout(() => asking.abort(), STOP_SECONDS * 1000);
+        await head?.catch(() => {});
+        clearTimeout(timer);
+      }
       asking.abort();
-      socket?.leave(id);
+      // It does not stop an answer that others may read, too.
+      if (socket?.leave(id) && !isAttached) place.over = true;
     }
   }
 
@@ -397,21 +453,33 @@ export class TgClient {
   }
 
   /**
-   * Ask by HTTP, and put the events that come into the inbox.
-   * @param {string} service @param {object} request @param {string | undefined} flow
-   * @param {Inbox} inbox @param {AbortSignal} signal
+   * Ask by HTTP as by a socket. The response has come as far as its head.
+   * @param {any} envelope @param {Place} place @param {AbortSignal} signal
    */
-  async #listen(service, request, flow, inbox, signal) {
+  async #send({service, request, flow, keep, attach, offset}, place, signal) {
+    if (attach) return this.#ask(`v1/streams/${encodeURIComponent(attach)}?offset=${offset}`, {signal});
     const path = flow === undefined ? service : `flow/${encodeURIComponent(flow)}/service/${service}`;
+    const answer = await this.#ask(`api/v1/${path}`, {
+      method: "POST", signal, body: JSON.stringify(request),
+      headers: {
+        "Content-Type": "application/json", Accept: "text/event-stream, application/json",
+        ...(keep === undefined ? {} : {"X-Tokengrid-Keep": keep}),
+      },
+    });
+    const stream = answer.headers.get("X-Stream-Id") ?? "";
+    if (stream.startsWith("ks-")) place.stream = stream;
+    return answer;
+  }
+
+  /** Put the events that come into the inbox. @param {Promise<Response>} head @param {Inbox} inbox */
+  async #listen(head, inbox) {
     try {
-      const answer = await this.#fetch(`api/v1/${path}`, {
-        method: "POST", signal, body: JSON.stringify(request),
-        headers: {"Content-Type": "application/json", Accept: "text/event-stream, application/json"},
-      });
-      for await (const data of eventsOf(answer)) {
+      const answer = await head;
+      if (answer.status === 204) return inbox.end();
+      for await (const [data, number] of eventsOf(answer)) {
         const record = JSON.parse(data);
-        if (record.error) throw errorOf(record.error);
-        inbox.put(record, data.length);
+        if (record.error) return inbox.end(errorOf(record.error), number);
+        inbox.put(record, data.length, number);
         if (record.end_of_stream || record.end_of_dialog) return inbox.end();
       }
       throw new TgError("incomplete-stream", "the answer broke off before its end; ask again");
@@ -421,8 +489,15 @@ export class TgClient {
   }
 
   /** @param {string} path @param {RequestInit} init */
+  async #ask(path, init) {
+    const answer = await this.#fetch(path, init);
+    this.#options.onConnection?.("sse");
+    return answer;
+  }
+
+  /** @param {string} path @param {RequestInit} init */
   async #fetch(path, init) {
-    const {token, onConnection} = this.#options;
+    const {token} = this.#options;
     const headers = {...init.headers, ...(token ? {Authorization: `Bearer ${token}`} : {})};
     let answer;
     try {
@@ -430,10 +505,7 @@ export class TgClient {
     } catch {
       throw new TgError("unavailable", `no gateway answers at ${this.#base}`, 1);
     }
-    if (answer.ok) {
-      onConnection?.("sse");
-      return answer;
-    }
+    if (answer.ok) return answer;
     const body = await answer.json().catch(() => ({}));
     const unknown = {
       type: answer.status === 503 ? "unavailable" : "protocol", message: `the gateway answers with status ${answer.status}`,
@@ -443,16 +515,31 @@ export class TgClient {
   }
 }
 
-/** The data of each event of a body. @param {Response} answer @returns {AsyncGenerator<string, void, void>} */
+/** @param {Place} place whether another connection can go on from there */
+function goesOn(place) {
+  return Boolean(place.stream) && !place.over;
+}
+
+/**
+ * The data and the number of each event of a body.
+ * @param {Response} answer @returns {AsyncGenerator<[string, number?], void, void>}
+ */
 async function* eventsOf(answer) {
   const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
   const decoder = new TextDecoder();
   let left = "";
+  /** @type {number | undefined} */
+  let number;
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
     const lines = (left + decoder.decode(part.value, {stream: true})).split("\n");
     left = lines.pop() ?? "";
     if (left.length > MAX_EVENT_CHARACTERS) throw new TgError("protocol", "an event of the gateway has no end");
-    for (const line of lines) if (line.startsWith("data:")) yield line.slice("data:".length).trim();
+    for (const line of lines) {
+      if (line.startsWith("id:")) number = Number(line.slice("id:".length));
+      if (!line.startsWith("data:")) continue;
+      yield [line.slice("data:".length).trim(), number];
+      number = undefined;
+    }
   }
 }
 

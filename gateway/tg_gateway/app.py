@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,7 +26,6 @@ from tg_gateway.http import (
     MAX_HEADERS,
     Health,
     HttpHandlers,
-    LoadHeaders,
     Middleware,
     Router,
     UnreadableHead,
@@ -35,11 +33,11 @@ from tg_gateway.http import (
     find_pages,
 )
 from tg_gateway.http_connections import ConnectionEvents, ConnectionRunner, notice_leaving
-from tg_gateway.jobs import JobLogs, JobQueue, JobRequests, JobRuns, JobStore
+from tg_gateway.jobs import BatchLines, BatchRuns, JobLogs, JobQueue, JobRequests, JobRuns, JobStore
 from tg_gateway.mounts import load_mounts
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import DEFECT_MESSAGE, Live, Relay
+from tg_gateway.relay import DEFECT_MESSAGE, Live, LivePart, Relay
 from tg_gateway.telemetry import MALFORMED, MetricsPage
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -83,12 +81,6 @@ async def listen(
             await web.SockSite(runner, same, backlog=MAX_WAITING_CONNECTIONS).start()
 
 
-async def stop_listening(runner: web.BaseRunner) -> None:
-    """Stop accepting; other processes that share the sockets take the waiting connections."""
-    for site in runner.sites:
-        await site.stop()
-
-
 async def warn_of_unserved(requestor: Requestor, routes: Iterable[Route[Any, Any]], config: Config) -> None:
     """Log which of these services of flows no processor of the bus serves: the file cannot tell.
 
@@ -130,7 +122,7 @@ class Gateway:
         config: address, keys, limits. Port 0 = any free one.
         requestor: this process's end of the bus, entered by its owner.
         routes: every service of every flow.
-        needed: those without which it is not ready; None = all.
+        needed: the services without which the gateway is not ready; None = all.
         limits: what one client may take.
         mounts: which protocols are where; None = all that are installed.
         shared: where it listens, in place of the configured address.
@@ -160,7 +152,7 @@ class Gateway:
         self._requestor = requestor
         self._routes = routes
         self._edited = config
-        self._asked: list[Router | Backend | JobQueue | Live] = []
+        self._asked: list[Router | Backend | BatchLines | JobQueue | LivePart] = []
         self._needed = routes if needed is None else needed
         self._limits = limits or Limits()
         table = load_mounts() if mounts is None else mounts
@@ -245,8 +237,9 @@ class Gateway:
             await runner.setup()
             await stack.enter_async_context(running(notice_leaving(runner)))
             stack.push_async_callback(runner.cleanup)
-            await stack.enter_async_context(running(self._live.mark()))
+            await stack.enter_async_context(running(self._live.part.mark()))
             await stack.enter_async_context(self._jobs)
+            self._batching = await stack.enter_async_context(self._batches.make())
             accepts = ACCEPTS_PER_TURN if self._shared.processes == 1 else SHARED_ACCEPTS_PER_TURN
             await listen(runner, await self._open_sockets(), accepts)
             host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
@@ -269,6 +262,8 @@ class Gateway:
         async with self._exit:
             self._sockets.drain()
             left = await self._hand_over() if self._shared.handing_over else self._config.drain
+            # Another gateway goes on with the batches.
+            self._batching.cancel()
             await self._jobs.drain()
             await self._relay.drain(left)
             await self._sockets.close()
@@ -276,7 +271,8 @@ class Gateway:
     async def _hand_over(self) -> float:
         """Leave new connections to other processes on the same sockets. Returns the remaining seconds of the drain."""
         started = time.monotonic()
-        await stop_listening(self._runner)
+        for site in self._runner.sites:
+            await site.stop()
         # A client on a kept connection is answered once more, and told that the connection closes. If a connection was
         # closed at once, a request on its way would be lost, and no client may repeat it by itself.
         await asyncio.sleep(min(HANDOVER_SECONDS, self._config.drain))
@@ -291,21 +287,30 @@ class Gateway:
             config.max_unauthenticated, lambda: self._authenticator.required
         )
         requestor = self._requestor
-        runs, waits = JobRuns(relay, JobLogs.of(requestor, limits), limits), bool(config.max_wait)
-        self._jobs = JobQueue(requestor, runs, catalogue, limits, waits=waits)
+        runs = JobRuns(relay, JobLogs.of(requestor, limits), limits)
+        self._jobs = JobQueue(requestor, runs, catalogue, limits)
         jobs, resumable = (
-            JobRequests(requestor, self._jobs, JobStore.open(requestor, limits, scope), limits)
+            JobRequests(requestor, self._jobs, JobStore(JobLogs.of(requestor, limits, scope), limits), limits)
             for scope in ("", RESUMABLE)
         )
         streams = KeptStreams({mount.door: mount.dialect.restore for mount in self._mounts}, requestor.time)
-        backend = Backend(self._authenticator, catalogue, relay, resumable, limits, jobs.store, streams)
+        lines = BatchLines(relay, jobs, streams, self._mounts, catalogue)
+        self._batches = BatchRuns(requestor, limits, lines)
+        backend = Backend(self._authenticator, catalogue, relay, resumable, limits, jobs, streams)
         pages = [page() for page in find_pages()]
-        live = self._live = Live(requestor, relay, catalogue, lambda: chain(*(page.list_pools() for page in pages)))
-        self._asked = [router, backend, live, self._jobs]
+        live = self._live = Live(requestor, relay, catalogue, lambda: self._authenticator.required)
+        self._asked = [router, backend, live.part, self._jobs, lines]
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
-        loads = LoadHeaders(requestor)
         handlers = HttpHandlers(
-            relay, config, limits, parser=self._parser, loads=loads, jobs=jobs, live=live, streams=streams
+            relay,
+            config,
+            limits,
+            parser=self._parser,
+            requestor=requestor,
+            jobs=jobs,
+            live=live,
+            streams=streams,
+            open_batches=self._batches.of,
         )
         shown = {"/metrics": MetricsPage().show, **{page.path: page.show for page in pages}}
         middleware = Middleware(

@@ -15,7 +15,7 @@ from tg_gateway.http import MAX_PATH_BYTES, UnreadableHead, begins_request
 LOOK_SECONDS: Final = 0.5
 """Seconds between two checks for clients that have left."""
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
-"""Known on Linux alone."""
+"""The socket option; None on systems other than Linux."""
 _ESTABLISHED: Final = 1
 
 OnTransport = Callable[[asyncio.Transport], None]
@@ -26,7 +26,7 @@ class ConnectionEvents(NamedTuple):
 
     Attributes:
         opened: may write to the connection and close it; nothing was read from it.
-        closed: it is gone.
+        closed: the connection is gone.
         refuse: the answer to bytes that are no request; None = aiohttp's own.
     """
 
@@ -58,7 +58,7 @@ class ConnectionRunner(web.AppRunner):
         self._events = events
         self._options = options
 
-    # What a site listens with: it calls this for each connection.
+    # A site listens with this, and calls it for each connection.
     @property
     @override
     def server(self) -> Any:
@@ -94,7 +94,7 @@ class Connection(web.RequestHandler):
 
     @override
     def connection_lost(self, exc: BaseException | None) -> None:
-        # Read it before the connection drops it.
+        # Read this before the connection drops it.
         if self.transport is not None:
             self._events.closed(self.transport)
         super().connection_lost(exc)
@@ -136,7 +136,7 @@ class Connection(web.RequestHandler):
 
 
 class _Lingering(web.Response):
-    """The sender may still be sending: read on for a while, or a reset would overtake the refusal."""
+    """A refusal whose sender may still be sending: read on for a while, or a reset would overtake the refusal."""
 
     def __init__(self, response: web.Response, seconds: float) -> None:
         super().__init__(status=response.status, headers=response.headers, body=response.body)

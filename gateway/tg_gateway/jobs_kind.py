@@ -8,18 +8,19 @@ from typing import Final
 from typing_extensions import override
 
 from tg_base.client import Requestor
-from tg_base.config import Config, ServiceConfig
+from tg_base.config import Config, GatewayConfig, ServiceConfig
 from tg_base.protocol import Presence
+from tg_base.runtime import running
 from tg_base.server import Host, Processor, ServeContext, ServiceKind
 from tg_gateway.access import Limits, Payers, RateLimits, find_callers
 from tg_gateway.dialects import Catalogue
 from tg_gateway.jobs import JobLogs, JobQueue, JobRuns
-from tg_gateway.relay import Relay
+from tg_gateway.relay import LivePart, OtherGateways, Relay
 from tg_schema import ServiceSpec, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest
 
 JOBS: Final = ServiceSpec("jobs", TextCompletionRequest, TextCompletionResponse)
-"""It has no requests of its own: it takes messages of the gateways."""
+"""The service has no requests of its own: it takes messages of the gateways."""
 
 
 class JobsConfig(ServiceConfig, frozen=True):
@@ -54,7 +55,6 @@ class JobsKind(ServiceKind):
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
         config, gateway = context.config, context.config.gateway
         routes = config.all_routes
-        plain = tuple(route.response for route in routes if route.plain)
         queues = tuple(route.request for route in routes if not route.plain)
         callers, payers = find_callers(gateway), Payers(gateway)
         rate_limits = RateLimits(gateway, time.monotonic)
@@ -63,26 +63,33 @@ class JobsKind(ServiceKind):
             if host is None:
                 host = await stack.enter_async_context(Host(context.bus, config.topics))
             requestor = await stack.enter_async_context(
-                Requestor(context.bus, config.topics, plain=plain, queues=queues, plans=config.plans)
+                Requestor(context.bus, config.topics, queues=queues, plans=config.plans)
             )
             relay = Relay(requestor, gateway.request_timeout, rate_limits, callers, payers)
             runs = JobRuns(relay, JobLogs.of(requestor, self._limits), self._limits)
-            catalogue, waits = Catalogue.of(requestor, routes, gateway), bool(gateway.max_wait)
+            catalogue = Catalogue.of(requestor, routes, gateway)
             name = host.name_processor()
-            queue = JobQueue(requestor, runs, catalogue, self._limits, waits=waits, name=name)
+            queue = JobQueue(requestor, runs, catalogue, self._limits, name=name)
+            part, keyed = LivePart(requestor, relay, catalogue, JOBS.name), _is_keyed(gateway)
+            # This part answers gateways that ask for the live view.
+            OtherGateways(requestor, part, lambda: keyed)
 
             def prepare(edited: Config) -> Callable[[], None]:
                 def commit() -> None:
+                    nonlocal keyed
+                    # As in a gateway: a file that was emptied by mistake opens no door.
+                    keyed = keyed or _is_keyed(edited.gateway)
                     callers.clear()
                     callers.update(find_callers(edited.gateway))
                     rate_limits.update(edited.gateway)
                     payers.update(edited.gateway)
                     requestor.routes.replace(edited.plans)
-                    queue.catalogue = Catalogue.of(requestor, edited.all_routes, edited.gateway)
+                    queue.catalogue = part.catalogue = Catalogue.of(requestor, edited.all_routes, edited.gateway)
 
                 return commit
 
             stack.enter_context(context.follow(prepare))
+            await stack.enter_async_context(running(part.mark()))
             await stack.enter_async_context(queue)
 
             def describe() -> Presence:
@@ -98,3 +105,8 @@ class JobsKind(ServiceKind):
                 await host.announce()
                 await queue.drain()
                 await relay.drain(host.rest_of(gateway.drain))
+
+
+def _is_keyed(config: GatewayConfig) -> bool:
+    """Whether gateways of this table check keys."""
+    return config.auth != "off" and bool(config.keys)

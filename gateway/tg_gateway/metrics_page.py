@@ -32,7 +32,6 @@ _STRANGE: Final = (
     "the request's Host or Origin is no name of this process: ask by its address, or add the name to hosts in the "
     "configuration"
 )
-_Maker = Callable[[web.Request], Awaitable[web.Response]]
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.metrics_page")
 # A stranger's bytes are no defect, but would log a traceback for each connection.
 _SERVER_LOG.setLevel(logging.CRITICAL)
@@ -49,16 +48,16 @@ async def metrics_page(
 ) -> AsyncIterator[int]:
     """Serve this process's metrics at `http://host:port/metrics` on its event loop, while the block runs.
 
-    Beside them are the pages of installed packages, `/health` and `/live`, which are 200 while it runs, and `/ready`.
+    It also serves the pages of installed packages, `/health` and `/live`, which are 200 while it runs, and `/ready`.
     Yields the port, which may have been given as 0 = any free one.
 
     Args:
         host: where it listens.
-        port: there.
+        port: the port on that host.
         sockets: listening sockets in place of `host` and `port`, if there are any.
         find_hosts: the names that a request's `Host` may have besides `host`, loopback names and addresses, as `hosts`
             of a gateway.
-        find_missing: what the process lacks to be ready; nothing = `/ready` is 200.
+        find_missing: what the process lacks to be ready; empty = `/ready` is 200.
 
     Raises:
         Unavailable: the port cannot be listened on.
@@ -68,7 +67,7 @@ async def metrics_page(
     async def answer_ready(request: web.Request) -> web.Response:
         return make_ready(await missing.get())
 
-    makers: dict[str, _Maker] = {
+    shown: dict[str, Handler] = {
         "/metrics": MetricsPage(FRESH_SECONDS).show,
         **{page.path: page().show for page in find_pages()},
         "/health": answer_health,
@@ -76,7 +75,7 @@ async def metrics_page(
         "/ready": answer_ready,
     }
     application = web.Application(middlewares=[_admitting(host, find_hosts)])
-    application.add_routes([web.get(path, _sending(make)) for path, make in makers.items()])
+    application.add_routes([web.get(path, show) for path, show in shown.items()])
     connections = _Connections()
     runner = ConnectionRunner(
         application,
@@ -103,27 +102,18 @@ async def metrics_page(
 
 
 def _admitting(own: str, find_hosts: Callable[[], tuple[str, ...]]) -> Middleware:
-    """Refuses requests that a page of another host makes in a browser."""
+    """Refuses requests that a page of another host makes in a browser, and cuts off a client that does not read."""
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         origins = Origins(GatewayConfig(host=own, hosts=find_hosts()))
         if not origins.admits(request.headers.get("Origin"), request.headers.get("Host"), keyed=False):
             raise web.HTTPForbidden(text=_STRANGE)
-        return await handler(request)
-
-    return admit
-
-
-def _sending(make: _Maker) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """A handler that sends what `make` returns, and cuts off a client that does not read it."""
-
-    async def send(request: web.Request) -> web.StreamResponse:
-        response = await make(request)
+        response = await handler(request)
         await write_in_time(request, response, WRITE_SECONDS)
         return response
 
-    return send
+    return admit
 
 
 class _Connections:

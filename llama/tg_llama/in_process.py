@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import msgspec
 from typing_extensions import override
@@ -12,9 +12,10 @@ from typing_extensions import override
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions, merge_streams
 from tg_base.runtime import take_turns
 from tg_base.telemetry import trace
+from tg_llama.begun_answer import cut_begun
 from tg_llama.chat import PromptTokenizer
 from tg_llama.core import SamplerSettings
-from tg_llama.engine import Begin, Engine, EnginePool, Generation, Job, read_answer
+from tg_llama.engine import Begin, Ending, Engine, EnginePool, Generation, Job, read_answer
 from tg_llama.lora import Lease
 from tg_llama.request import (
     alternating_texts,
@@ -29,6 +30,7 @@ from tg_llama.request import (
 )
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
+from tg_schema.features import CONTINUATION, Feature
 
 
 class SamplingOptions(ProviderOptions, frozen=True, kw_only=True):
@@ -58,6 +60,8 @@ class InProcess(LlmService[OwnOptions]):
     """
 
     max_counted_tokens: ClassVar[int] = 200_000
+    optional_features = frozenset({CONTINUATION})
+    continued_features = frozenset(get_args(Feature))
 
     def __init__(self, model: str, options: OwnOptions, engine: EnginePool[Any], tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
@@ -76,7 +80,7 @@ class InProcess(LlmService[OwnOptions]):
         tools = self._tokenizer.tools
         if tools is None or not offered_tools(request):
             return answer
-        return read_calls(answer, tools, request)
+        return read_calls(answer, tools, request, "".join(request.continuation))
 
     async def _begin(self, request: TextCompletionRequest) -> tuple[Generation, str | None]:
         job = await self._job(request)
@@ -112,7 +116,11 @@ class InProcess(LlmService[OwnOptions]):
 
     async def _submit(self, job: Job, adapter: str | None) -> Generation:
         generation = self._generation(job, await self._lease(adapter))
-        self.engine.submit(generation)
+        if job.begun and len(job.begun) >= min(job.max_tokens, self.engine.context_length - len(job.prompt)):
+            generation.leave()
+            generation.put(Ending("length"))
+        else:
+            self.engine.submit(generation)
         return generation
 
     def _generation(self, job: Job, lease: Lease | None, *, counted: bool = True) -> Generation:
@@ -165,6 +173,9 @@ class InProcess(LlmService[OwnOptions]):
             prompt_logprobs=sampling.prompt_logprobs,
             grammar=await self._grammar(request),
             shows_marks=bool(offered_tools(request)),
+            begun=await asyncio.to_thread(cut_begun, self.engine.model, request, self.engine.context_length)
+            if request.continuation
+            else (),
         )
 
     async def _grammar(self, request: TextCompletionRequest) -> str | None:

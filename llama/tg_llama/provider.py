@@ -91,7 +91,7 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
     """The `llama-cpp` provider. Create it with `open`, which loads the model."""
 
     features = (COMMON_FEATURES - {"images"}) | _FEATURES
-    optional_features = frozenset({"dimensions"})
+    optional_features = InProcess.optional_features | {"dimensions"}
     engine: EnginePool[Model]
 
     def __init__(

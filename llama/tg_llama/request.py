@@ -154,14 +154,16 @@ def find_call_grammar(
 
 
 async def read_calls(
-    answer: AsyncGenerator[LlmChunk, None], template: ToolTemplate, request: TextCompletionRequest
+    answer: AsyncGenerator[LlmChunk, None], template: ToolTemplate, request: TextCompletionRequest, begun: str = ""
 ) -> AsyncGenerator[LlmChunk, None]:
     """The chunks of one answer, with its calls as deltas; it ends with its first call if only one is allowed.
 
-    An answer with calls ends with "tool_calls", unless it was cut off.
+    An answer with calls ends with "tool_calls", unless it was cut off. `begun` is the text of it that was sent already.
     """
     tools = {tool.name: tool.parameters for tool in offered_tools(request)}
     parser = ToolCallParser(template.form, tools, lambda: f"call_{uuid4().hex}")
+    if begun:
+        parser.feed(begun)
     # If the template renders only one call, several calls would be refused together with their results.
     single = request.parallel_tool_calls is False or not template.several
     async with aclosing(answer):

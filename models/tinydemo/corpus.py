@@ -13,6 +13,7 @@ import random
 import sys
 from pathlib import Path
 
+import phrases
 from arithmetic import ARITHMETIC
 from exchanges import exchange
 from follow_ups import follow_up, message, turns
@@ -36,6 +37,20 @@ def held_out():
 
 
 HELD_OUT = held_out()
+BEFORE = [plain(each) + " " for each in phrases.BEFORE]
+BEHIND = [" " + plain(each) for each in (*phrases.AFTER, *phrases.WITHIN)]
+
+
+def is_held_out(question):
+    """Whether the model is judged by this question, with or without what `dressed` puts around one."""
+    text = plain(question)
+    if text in HELD_OUT:
+        return True
+    for before in BEFORE:
+        text = text.removeprefix(before)
+    for behind in BEHIND:
+        text = text.removesuffix(behind)
+    return text in HELD_OUT
 
 
 def chat(r, most=0.25, long=False, tools=0.08):
@@ -86,7 +101,7 @@ def main():
     r = random.Random(seed)
     with open(out, "w", encoding="utf-8") as file:
         for messages in itertools.islice(chats(r, "".join(sys.argv[4:])), size):
-            if not any(plain(each["content"]) in HELD_OUT for each in messages if each["role"] == "user"):
+            if not any(is_held_out(each["content"]) for each in messages if each["role"] == "user"):
                 file.write(json.dumps(messages) + "\n")
 
 

@@ -1,7 +1,7 @@
 """The wire: the records of each service, the errors, the topic names and the JSON codec."""
 
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
-from tg_schema.codec import decode, encode
+from tg_schema.codec import decode, encode, try_decode
 from tg_schema.completion import FinishReason, Token, Usage
 from tg_schema.conversation import ImagePart, Message, ModelInfo, TextPart, Tool, ToolCall, ToolCallDelta
 from tg_schema.errors import Error, TgError
@@ -15,5 +15,5 @@ __all__ = [
     "AGENT", "COMMON_FEATURES", "PROMPT", "TEXT_COMPLETION", "AgentRequest", "AgentResponse", "AgentStep", "Error",
     "FinishReason", "ImagePart", "Message", "ModelInfo", "PromptRequest", "PromptResponse", "Sampling", "ServiceSpec",
     "TextCompletionRequest", "TextCompletionResponse", "TextPart", "TgError", "Token", "Tool", "ToolCall",
-    "ToolCallDelta", "Usage", "decode", "encode",
+    "ToolCallDelta", "Usage", "decode", "encode", "try_decode",
 ]  # fmt: skip

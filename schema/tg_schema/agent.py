@@ -13,7 +13,7 @@ from tg_schema.pieces import cut_text, in_parts
 
 ChunkType = Literal["thought", "action", "observation", "answer", "error"]
 DEFAULT_GROUP = "default"
-"""The group of tools that a request without any asks for, and of a tool without any."""
+"""The group of tools of a request that names no group, and of a tool without a group."""
 ALL_GROUPS = "*"
 """Stands for every group, and for every state of a dialog."""
 
@@ -29,7 +29,7 @@ class AgentStep(msgspec.Struct, frozen=True):
 
 
 class AgentRequest(msgspec.Struct, frozen=True):
-    """A plain peer knows all fields but `pattern`.
+    """A question to an agent. A plain peer knows all fields but `pattern`.
 
     `history` holds previous rounds; the agent continues from there.
     """
@@ -45,7 +45,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
 
 class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plain peer knows the fields from `chunk_type` to `error`. `error` is set if `chunk_type` is "error".
+    """A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which an "error" has.
 
     A message is all records of one `message_id`; the messages of concurrent calls may alternate. The answer is the
     message that ends the dialog. A message of type "answer" that does not end it was withdrawn, because the model went
@@ -94,7 +94,7 @@ class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def join(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """Adjacent records of the same message become one; messages stay apart."""
+        """Join adjacent records of the same message; messages stay apart."""
         joined: list[Self] = []
         for record in records:
             if joined and not joined[-1].end_of_message and joined[-1].message == record.message:

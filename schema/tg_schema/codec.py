@@ -76,6 +76,14 @@ def decode(kind: type[T], data: bytes | str) -> T:
     return record
 
 
+def try_decode(kind: type[T], data: bytes | str) -> T | None:
+    """As `decode`, for data that may be unreadable; None = it is."""
+    try:
+        return decode(kind, data)
+    except BadRequest:
+        return None
+
+
 def _replace_words(data: bytes | str, words: Mapping[str, str]) -> bytes:
     fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     known = {name: word for name, word in words.items() if bytes(fields.get(name, b"")).startswith(b'"')}

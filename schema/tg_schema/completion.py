@@ -40,6 +40,11 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
     raw_bytes: bytes | None = None
     special: bool = False
 
+    @property
+    def data(self) -> bytes:
+        """The bytes that the token stands for."""
+        return self.text.encode() if self.raw_bytes is None else self.raw_bytes
+
 
 class Usage(msgspec.Struct, frozen=True):
     """Tokens of a request; None = unknown, 0 = counted as zero. On the wire its fields are those of `Completion`.
@@ -52,11 +57,11 @@ class Usage(msgspec.Struct, frozen=True):
         cache_write_token: the part of `in_token` that the provider wrote into its cache.
     """
 
-    in_token: int | None = None
-    out_token: int | None = None
-    cached_token: int | None = None
-    reasoning_token: int | None = None
-    cache_write_token: int | None = None
+    in_token: Count | None = None
+    out_token: Count | None = None
+    cached_token: Count | None = None
+    reasoning_token: Count | None = None
+    cache_write_token: Count | None = None
 
     @classmethod
     def total(cls, pieces: Iterable["Completion"]) -> Self:
@@ -78,8 +83,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         reasoning: new thinking text, if the provider separates it from the answer.
         tokens: ids and log-probabilities of the tokens in the new text, if requested and known.
         tool_calls: new pieces of the model's tool calls.
-        in_token, out_token, cached_token, reasoning_token, cache_write_token: as in `Usage`, of what no piece before
-            has counted.
+        in_token, out_token, cached_token, reasoning_token, cache_write_token: as in `Usage`; each piece has only what
+            no earlier piece has counted.
         index: which of the request's `n` answers this belongs to.
         signature: ends a piece of thinking; opaque. Thinking that follows it is another piece.
         stopped_by: the stop string or the token id that ended the answer, if the provider says which.
@@ -202,11 +207,11 @@ _JOINS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "prompt_tokens": _chain,
     "tool_calls": lambda values: whole_calls(_chain(values)),
 }
-"""How the values of a field become one, where the last does not win."""
+"""How the values of a field are joined, for fields whose last value does not win."""
 
 
 def _is_plain(piece: Completion) -> bool:
-    """Whether it has nothing but text and its tokens."""
+    """Whether the piece has nothing but text and its tokens."""
     return (
         counts_of(piece) == UNCOUNTED
         and piece.reasoning is None

@@ -55,6 +55,20 @@ class ForeignPart(msgspec.Struct, frozen=True, tag_field="type", tag="foreign"):
 Part = TextPart | ImagePart | ReasoningPart | ForeignPart
 
 
+def make_content(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
+    """The content of a message: text where the parts are one text without a cache mark, or none at all.
+
+    Plain peers and some models take nothing but text.
+    """
+    match parts:
+        case ():
+            return ""
+        case (TextPart(text, None),):
+            return text
+        case _:
+            return parts
+
+
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call that the model made; `arguments` is JSON text, as the model wrote it.
 

@@ -25,6 +25,7 @@ The set is closed: every failure reaches a client as one of these. Messages are 
 `str(exception)` of another library, which may contain URLs, headers and keys.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -33,8 +34,8 @@ import msgspec
 class Error(msgspec.Struct, frozen=True):
     """An error on the wire. `type` is one of the table above; `retry_after` is in seconds.
 
-    `clock` is that of a `Timeout`, `tokens` and `maximum` those of a `ContextLengthExceeded`. Unknown values are left
-    out, as older peers never send these fields.
+    `clock` belongs to a `Timeout`, `tokens` and `maximum` to a `ContextLengthExceeded`. Unknown values are left out, as
+    older peers never send these fields.
     """
 
     type: str | None = None
@@ -54,12 +55,14 @@ class TgError(Exception):
         retryable: whether the same request may succeed later.
         retry_after: seconds to wait before a retry; None = not known.
         option: the configuration keys that caused the error; never sent.
-        details: for the log alone, of a provider's refusal: its status, code and request id; never sent.
+        details: status, code and request id of a provider's refusal, for the log alone; never sent.
+        told: names of further attributes that the record carries where they are known.
     """
 
     type: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    told: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -80,17 +83,16 @@ class TgError(Exception):
     @property
     def record(self) -> Error:
         """This error's wire record."""
-        return Error(type=self.type, message=self.message, retry_after=self.retry_after)
+        known = {name: value for name in self.told if (value := getattr(self, name)) is not None}
+        return Error(type=self.type, message=self.message, retry_after=self.retry_after, **known)
 
     @staticmethod
     def of(error: Error) -> "TgError":
         """The exception for a wire record; an unknown type (a plain peer's) becomes `PeerError`."""
         kind = _BY_TYPE.get(error.type or "", PeerError)
         made = kind(error.message or "no message was given", retry_after=error.retry_after)
-        if isinstance(made, Timeout):
-            made.clock = error.clock or None
-        if isinstance(made, ContextLengthExceeded):
-            made.tokens, made.maximum = error.tokens or None, error.maximum or None
+        for name in kind.told:
+            setattr(made, name, getattr(error, name) or None)
         return made
 
 
@@ -107,6 +109,13 @@ class BadRequest(TgError):
     type = "bad-request"
     status = 400
 
+    @classmethod
+    def refuse(cls, faults: Mapping[str, object]) -> None:
+        """Raise the first of these sentences whose condition holds."""
+        for sentence, found in faults.items():
+            if found:
+                raise cls(sentence)
+
 
 _SHORTEN = "Please reduce the length of the messages."
 
@@ -120,12 +129,13 @@ class ContextLengthExceeded(BadRequest):
     """
 
     type = "context-length-exceeded"
+    told = ("tokens", "maximum")
     tokens: int | None = None
     maximum: int | None = None
 
     @classmethod
     def of_counts(cls, tokens: int | None, maximum: int | None, advice: str = _SHORTEN) -> Self:
-        """The error in the words by which programs know it behind any provider: OpenAI's, and "prompt is too long"."""
+        """The error in words that programs recognise behind any provider: OpenAI's, and "prompt is too long"."""
         limit = "This model's maximum context length is " + ("exceeded" if maximum is None else f"{maximum} tokens")
         length = (
             "The prompt is too long." if tokens is None else f"However, the prompt is too long: it has {tokens} tokens."
@@ -135,17 +145,10 @@ class ContextLengthExceeded(BadRequest):
         return made
 
     def phrase(self, template: str) -> str:
-        """A protocol's own sentence, with `{tokens}` and `{maximum}`; the message where they are not known."""
+        """A protocol's own sentence, with `{tokens}` and `{maximum}` filled in; if they are not known, our message."""
         if self.tokens is None or self.maximum is None:
             return self.message
         return template.format(tokens=self.tokens, maximum=self.maximum)
-
-    # The decorator `override` is not in this package's dependencies.
-    @property
-    def record(self) -> Error:  # type: ignore[explicit-override]
-        """This error's wire record, with the counts."""
-        counts = {name: count for name in ("tokens", "maximum") if (count := getattr(self, name)) is not None}
-        return msgspec.structs.replace(super().record, **counts)
 
 
 class Unauthorized(TgError):
@@ -180,14 +183,8 @@ class Timeout(TgError):
     type = "timeout"
     status = 504
     retryable = True
+    told = ("clock",)
     clock: str | None = None
-
-    # The decorator `override` is not in this package's dependencies.
-    @property
-    def record(self) -> Error:  # type: ignore[explicit-override]
-        """This error's wire record, with the clock."""
-        made = super().record
-        return made if self.clock is None else msgspec.structs.replace(made, clock=self.clock)
 
 
 class TooLarge(TgError):

@@ -1,7 +1,7 @@
 """Optional features: what a request may need beyond a system text and a prompt, and what a provider announces."""
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 CommonFeature = Literal[
     "history",
@@ -49,6 +49,7 @@ Feature = Literal[
     "reasoning",
     "regex",
     "choice",
+    "continuation",
     # Tools and turns.
     "parallel_tool_calls",
     "allowed_tools",
@@ -71,10 +72,12 @@ Feature = Literal[
     "anthropic_fields",
     "openai_fields",
 ]
-"""packed_bias: `logit_bias` as one text of whole numbers, which only gateways ask for. packed_floats: the same of any
-numbers, and the field of this name. developer and reasoning_turns: turns and parts that older processors cannot read.
-The others are fields of the request of that name, or operations."""
+"""packed_bias: `logit_bias` as one text of whole numbers, which only gateways ask for. packed_floats: the same with
+fractions, or the request's field `packed_floats`. developer and reasoning_turns: turns and parts that older processors
+cannot read. The others are fields of the request of that name, or operations."""
 
+CONTINUATION: Final[Feature] = "continuation"
+"""The feature of a model whose answers another process may continue after the death of their own."""
 COMMON_FEATURES: frozenset[Feature] = frozenset(get_args(CommonFeature))
 
 

@@ -1,12 +1,32 @@
-"""Gateway -> operator: what one gateway process does now, and what has changed in that."""
+"""Gateways -> operator: what all gateway processes of a bus do now, and what has changed in that."""
 
 from typing import Self
 
 import msgspec
 
 
+class LiveGateway(msgspec.Struct, frozen=True):
+    """A gateway process, or one that makes responses in the background in place of the gateways.
+
+    Attributes:
+        name: the host and the number of the process, and "jobs" if it is no gateway.
+        version: the gateway's version.
+        draining: whether it takes no more requests.
+        streams: its requests that run or wait.
+        waiting, tokens, errors: as in `LiveQueue`, but of this gateway alone, over all listed queues.
+    """
+
+    name: str
+    version: str
+    draining: bool
+    streams: int
+    waiting: int = 0
+    tokens: float = 0.0
+    errors: int = 0
+
+
 class LiveQueue(msgspec.Struct, frozen=True):
-    """A service of a flow. What a gateway asks for, waits for and counts is its own; processors work for all gateways.
+    """A service of a flow, with what all gateways have asked for, wait for and count.
 
     Attributes:
         flow, service: whose queue it is.
@@ -14,10 +34,10 @@ class LiveQueue(msgspec.Struct, frozen=True):
         processors: how many take requests from it.
         running: requests that they run.
         capacity: requests that they can run.
-        waiting: requests of this gateway that none of them has room for, as admission control counts them.
+        waiting: requests that none of them has room for, as the admission control of each gateway counts its own.
         tokens: tokens of answers per second in the last `LiveDocument.window`, estimated from their text.
-        first_p50, first_p99: seconds until the first token, half and 99 of 100 of the answers at most; None = there
-            was none.
+        first_p50, first_p99: within how many seconds half, and 99 of 100, of the answers had their first token; None =
+            there was no answer.
         errors: requests that ended with an error in that time, those that were refused included.
         failing: the type of the error for which its model is not asked now; "" = it is asked.
     """
@@ -40,7 +60,7 @@ class LiveProcessor(msgspec.Struct, frozen=True):
     """A processor, as it announced itself within the last second or two.
 
     Attributes:
-        queues: those that it reads, as `LiveDocument.queues` names them.
+        queues: the queues that it reads, as `LiveDocument.queues` names them.
         model: its models.
         running: requests that it runs, for any gateway.
         capacity: requests that it can run.
@@ -55,12 +75,12 @@ class LiveProcessor(msgspec.Struct, frozen=True):
 
 
 class LivePool(msgspec.Struct, frozen=True):
-    """A pool of model servers that a processor of this process picks from.
+    """A pool of model servers that processors pick from.
 
     Attributes:
-        servers: all of them.
-        ready: those that can be reached.
-        running: requests that were placed and have not ended.
+        servers: how many servers the pool has.
+        ready: how many servers can be reached.
+        running: requests that were placed by these processors and have not ended.
         waiting: requests that wait at the servers, as these tell.
     """
 
@@ -69,17 +89,23 @@ class LivePool(msgspec.Struct, frozen=True):
     running: int
     waiting: int
 
+    def beside(self, other: Self) -> "LivePool":
+        """The same pool as two processors know it: each has placed requests of its own."""
+        known = (max(getattr(self, name), getattr(other, name)) for name in ("servers", "ready", "waiting"))
+        servers, ready, waiting = known
+        return LivePool(servers, ready, self.running + other.running, waiting)
+
 
 class LiveStream(msgspec.Struct, frozen=True):
-    """A request of this gateway that runs or waits.
+    """A request of a gateway that runs or waits.
 
     Attributes:
         flow, service: what was asked.
         model: by its name in the configuration; "" = it is not known.
         key: the name of the API key that asked; "anybody" = none is needed.
         door: as in the log.
-        since: when it came, as `LiveDocument.at`.
-        tokens: of the answer so far, estimated from its text.
+        since: when it came, counted as `LiveDocument.at`.
+        tokens: tokens of the answer so far, estimated from its text.
         begun: whether something of the answer has come.
     """
 
@@ -94,20 +120,22 @@ class LiveStream(msgspec.Struct, frozen=True):
 
 
 class LiveDocument(msgspec.Struct, frozen=True):
-    """All of it, or what has changed: then rows that are unchanged are left out, and those that are gone are null.
+    """The whole view, or a change of it: a change leaves out unchanged rows, and has null for rows that are gone.
 
     So a change is a JSON merge patch (RFC 7396) of the document before. A key without an administrator's rights sees
-    its own streams, and nothing that others do.
+    its own streams, and nothing that others do. What other gateways do is about a second old. A gateway that does not
+    answer is left out.
 
     Attributes:
-        whole: whether it is all of it.
-        gateway: the host and the number of the process; "" = one may not know.
-        version: of the gateway.
+        whole: whether it is the whole view.
+        gateway: the host and the number of the process that was asked; "" = one may not know.
+        version: this gateway's version.
         at: seconds since this gateway began.
         window: seconds for which rates, quantiles and errors are counted.
         draining: whether it takes no more requests.
-        totals: how many there are of each kind. Some hundred are listed, of the streams the oldest.
-        queues, processors, pools, streams: the rows by name or id.
+        totals: how many rows of each kind there are. Only some hundred of a kind are listed; of the streams, the
+            oldest.
+        gateways, queues, processors, pools, streams: the rows by name or id.
     """
 
     whole: bool
@@ -117,6 +145,7 @@ class LiveDocument(msgspec.Struct, frozen=True):
     window: float
     draining: bool
     totals: dict[str, int]
+    gateways: dict[str, LiveGateway | None] = {}
     queues: dict[str, LiveQueue | None] = {}
     processors: dict[str, LiveProcessor | None] = {}
     pools: dict[str, LivePool | None] = {}
@@ -135,7 +164,7 @@ class LiveDocument(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, whole=False, **rows)
 
 
-LIVE_TABLES = ("queues", "processors", "pools", "streams")
+LIVE_TABLES = ("gateways", "queues", "processors", "pools", "streams")
 """The fields that have rows."""
 
 
@@ -143,6 +172,32 @@ class StoppedStream(msgspec.Struct, frozen=True):
     """The answer to a request to stop a stream: its id."""
 
     stopped: str
+
+
+class ListedStream(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A stream that is kept, as it began.
+
+    Attributes:
+        id: its id.
+        begun: when it was asked for, in Unix seconds.
+        flow: the flow that was asked.
+        service: its service.
+        model: the model that was asked for; None = the service has none.
+        door: the name of the door by which it was asked for; None = by none.
+    """
+
+    id: str
+    begun: float
+    flow: str
+    service: str
+    model: str | None = None
+    door: str | None = None
+
+
+class ListedStreams(msgspec.Struct, frozen=True):
+    """The streams that are kept for a key, the oldest first."""
+
+    streams: tuple[ListedStream, ...]
 
 
 def _merge(rows: dict[str, object], change: dict[str, object]) -> dict[str, object]:

@@ -53,7 +53,7 @@ def in_parts(record: R, continuing: R, parts: Sequence[Part]) -> Sequence[R]:
 
     Args:
         record: the record to cut.
-        continuing: the same without any part, and without the fields of its end.
+        continuing: the same record without any part, and without the fields of its end.
         parts: fields of the record; together they are its content.
     """
     if len(parts) < 2:

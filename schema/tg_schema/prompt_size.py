@@ -1,4 +1,4 @@
-"""Texts of a request and its answer -> tokens, as they are estimated where nobody has counted them."""
+"""Texts of a request and its answer -> their tokens, estimated where nobody has counted them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,8 +13,8 @@ TOKEN_BYTES: Final = 4
 IMAGE_BYTES: Final = 4096
 """Bytes of text that have as many tokens as an image usually has, however large its file is."""
 MAX_TOKEN_CHARACTERS: Final = 7
-"""Mean length of a stream's pieces above which they are no single tokens. Many servers send token by token, of about
-four characters each; others send several at once."""
+"""Mean length of a stream's pieces above which a piece is more than one token. Many servers send token by token, of
+about four characters each; others send several at once."""
 
 
 def measure_text(value: object) -> int:
@@ -33,7 +33,7 @@ def measure_text(value: object) -> int:
 
 
 def estimate_usage(told: Usage, prompt: int, pieces: int, letters: int, *, complete: bool, answers: bool) -> Usage:
-    """What a call has used: what is told of it, and where nothing is, an estimate by the text.
+    """What a call has used: the provider's counts, and for counts that are missing an estimate by the text.
 
     Args:
         told: what the provider has counted.

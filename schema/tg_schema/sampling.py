@@ -45,9 +45,9 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     """Alternatives to report for each token; 0 = only the chosen token; None = no token data."""
     n: Choices | None = None
-    """Answers to the one prompt; each record says by `index` which it belongs to."""
+    """How many answers the prompt gets; each record says by `index` to which answer it belongs."""
     best_of: Choices | None = None
-    """Answers to generate, of which the `n` with the highest mean log-probability of a token are returned."""
+    """How many answers are generated; the `n` with the highest mean log-probability of a token are returned."""
     min_p: Fraction | None = None
     """Tokens less probable than this fraction of the most probable one are not chosen."""
     typical_p: Fraction | None = None
@@ -70,7 +70,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     end_token: bool = False
     """Whether `tokens` has the token that ended the answer too, the model's own end token or one of `stop_ids`.
 
-    It is the last one, and no part of the text or of the counts; needs `logprobs`."""
+    That token is the last one, and no part of the text or of the counts. Needs `logprobs`."""
     packed_bias: str | None = None
     """`logit_bias` as "id,bias,id,bias,...": a mask of a vocabulary is read at once, not by entry."""
     packed_floats: Base64 | None = None

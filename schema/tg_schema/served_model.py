@@ -11,11 +11,11 @@ class RoutedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         model: its name.
         flow: whose text completion has it.
-        state: whether requests go there. "ready" = in the route's order. "cooling" = not for `seconds`. "trying" = the
-            next one, or one that runs, shows whether it answers again. "absent" = it has no live processor.
-        reason: the type of the error for which it cools down.
-        seconds: for which it will not be asked.
-        lacks: features of the route's first model that it does not have; requests that need one pass it over.
+        state: whether requests go there. "ready" = in the route's order. "cooling" = none for `seconds`. "trying" = the
+            next request, or one that runs, shows whether it answers again. "absent" = it has no live processor.
+        reason: the type of the error that made it cool down.
+        seconds: how long it will not be asked.
+        lacks: features of the route's first model that this model lacks; requests that need one of them pass it over.
     """
 
     model: str
@@ -51,6 +51,6 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServedModels(msgspec.Struct, frozen=True):
-    """All of them, as `GET /api/v1/models` answers."""
+    """All models that can be asked, as `GET /api/v1/models` answers."""
 
     models: tuple[ServedModel, ...] = ()

@@ -5,7 +5,7 @@ from tg_schema.errors import ProtocolError
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Largest event in bytes: more than any record on a bus; a chunk of an answer has a few hundred."""
 
-_FIELD = b"data"
+_FIELD, _ID = b"data", b"id"
 _DATA = b"data: "
 _FEED, _RETURN = ord("\n"), ord("\r")
 _SHORT_EVENT_BYTES = 1024
@@ -16,15 +16,20 @@ class ServerSentEvents:
     """Incremental decoder: any split of the same bytes gives the same events.
 
     Lines end only with LF, CR or CRLF: U+2028 and U+0085 are text. It works on bytes, so that a character may be split
-    anywhere. It keeps only the data of an event and skips comments, `event`, `id` and `retry`. An event that the end of
-    the stream truncates is dropped.
+    anywhere. It keeps only the data of an event and skips comments, `event` and `retry`. An event that the end of the
+    stream truncates is dropped.
+
+    Attributes:
+        last_id: the last `id` that has come; empty = none.
     """
 
     __slots__ = (
         "_after_return", "_begun", "_data", "_data_size", "_longest", "_partial", "_partial_size",
+        "last_id",
     )  # fmt: skip
 
     def __init__(self, longest: int = MAX_EVENT_BYTES) -> None:
+        self.last_id = b""
         self._longest = longest
         self._begun = False
         self._after_return = False
@@ -85,13 +90,13 @@ class ServerSentEvents:
         return events, whole[end + 2 :]
 
     def _without_filler(self, received: bytes) -> bytes:
-        """Only the last line if no other has data: thousands of comments and blank lines cost almost nothing."""
+        """Only the last line if no other has data or an id: thousands of comments and blank lines cost little."""
         end = received.rfind(b"\n") + 1
         if not end or self._data or not self._begun or self._partial_size > _SHORT_EVENT_BYTES:
             return received
         begun = b"".join(self._partial)
         whole = begun + received if begun else received
-        if whole.find(_FIELD, 0, len(begun) + end) >= 0:
+        if whole.find(_FIELD, 0, len(begun) + end) >= 0 or whole.find(_ID, 0, len(begun) + end) >= 0:
             return received
         self._partial.clear()
         self._partial_size = 0
@@ -129,6 +134,8 @@ class ServerSentEvents:
                 self._data_size = 0
             return
         name, _, value = line.partition(b":")
+        if name == _ID:
+            self.last_id = value.removeprefix(b" ")
         if name == _FIELD:
             # One blank behind the colon belongs to neither.
             self._data.append(value.removeprefix(b" "))

@@ -1,7 +1,6 @@
 """Service name -> its request and response records, as data."""
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,6 +21,10 @@ def _needs_none(_: object) -> frozenset[Feature]:
     return frozenset()
 
 
+def _take_last(records: Sequence[Any]) -> Any:
+    return records[-1]
+
+
 class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """One kind of service: its name in topics and URLs, and its two record types.
 
@@ -33,14 +36,14 @@ class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     request: type[Req]
     response: type[Resp]
     features: Callable[[Any], frozenset[Feature]] = _needs_none
-    summarize: Callable[[Sequence[Any]], Any] = itemgetter(-1)
+    summarize: Callable[[Sequence[Any]], Any] = _take_last
 
 
 TEXT_COMPLETION = ServiceSpec(
     "text-completion",
     TextCompletionRequest,
     TextCompletionResponse,
-    attrgetter("features"),
+    TextCompletionRequest.find_features,
     TextCompletionResponse.summarize,
 )
 PROMPT = ServiceSpec("prompt", PromptRequest, PromptResponse)

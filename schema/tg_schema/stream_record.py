@@ -11,7 +11,7 @@ AnyRecord = TypeVar("AnyRecord")
 class StreamRecord:
     """The base of such records. A subclass defines in `join_whole` how several records without an error become one.
 
-    It has no fields: their order is that of the wire, so each record declares its own.
+    The base has no fields: the wire has them in the order of declaration, so each record declares its own.
     """
 
     __slots__ = ()

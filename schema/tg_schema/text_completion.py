@@ -106,11 +106,11 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     echo: bool = False
     """Whether the answer begins with the prompt."""
     adapter: str | None = None
-    """The LoRA adapter to answer with; the one to load, or to unload."""
+    """The LoRA adapter to answer with, to load or to unload."""
     user: str | None = None
     """The end user for whom the provider counts the request. A hint, like the next two."""
     priority: int | None = None
-    """For the provider's queue."""
+    """The request's priority in the provider's queue."""
     cache_key: str | None = None
     """Requests of the same key share a prefix that the provider may have cached."""
     texts: Many[str] = ()
@@ -140,6 +140,8 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     schema_description: str | None = None
     schema_strict: bool = False
     """Whether the provider should refuse a `schema` that it cannot enforce while the model writes."""
+    continuation: tuple[str, ...] = ()
+    """The texts of the answer that earlier attempts have sent; the model goes on after them."""
 
     @property
     def system_text(self) -> str:
@@ -173,6 +175,10 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def features(self) -> frozenset[Feature]:
         """The features that a provider needs to answer this."""
+        return self.find_features()
+
+    def find_features(self) -> frozenset[Feature]:
+        """The same, for the specification of the service: a method stays the same when it is pickled."""
         # Each request passes here twice, and nearly all set few fields: a field that is not set costs a comparison.
         needed: set[str] = set()
         if _feature_values(self) != _UNSET:
@@ -200,6 +206,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 _FEATURE_FIELDS: Final = (
     "schema", "suffix", "echo", "adapter", "reasoning", "regex", "choice", "parallel_tool_calls",
     "allowed_tools", "token_texts", "pooling", "dimensions", "truncate", "max_prompt_tokens",
+    "continuation",
 )  # fmt: skip
 """Fields that need the feature of their name if they are set."""
 _feature_values: Final = attrgetter(*_FEATURE_FIELDS)
@@ -242,21 +249,23 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
     models: tuple[ModelInfo, ...] = ()
     """The answer to "list-models"."""
     ids: tuple[int, ...] = ()
-    """The answer to "tokenize"; that to "count-tokens" is `in_token`, to "detokenize" `response`, and to "score"
-    `tokens`: the scored ones."""
+    """The answer to "tokenize". The other operations answer elsewhere: "count-tokens" in `in_token`, "detokenize" in
+    `response`, and "score" in `tokens`, which are the scored ones."""
     vectors: tuple[tuple[float, ...], ...] = ()
     """The answer to "embed": one for each text. A long answer comes in several records, like any other."""
+    continued_at: tuple[int, ...] = ()
+    """On the last record: the characters of the answer after each of which another processor went on."""
 
     @classmethod
     def join_whole(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """One record for each answer and piece of thinking, with what all of theirs say."""
+        """One record for each answer and piece of thinking, with everything that its records say."""
         return tuple(cls._join(group) for group in group_completions(records, attrgetter("response")))
 
     @classmethod
     def summarize(cls, records: Sequence[Self]) -> Self:
         """A whole answer as one record: the text of the first of its answers, and the usage of all.
 
-        For several pieces of thinking it only has the text, since a signature belongs to one of them.
+        If there are several pieces of thinking, it has only their text, since a signature belongs to a single piece.
         """
         lowest = min(record.index for record in records)
         first = [record for record in records if record.index == lowest]
@@ -291,6 +300,7 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
             models=final.models,
             ids=tuple(number for record in records for number in record.ids),
             vectors=tuple(vector for record in records for vector in record.vectors),
+            continued_at=final.continued_at,
         )
         return join_completions(whole, records)
 

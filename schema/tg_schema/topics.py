@@ -62,7 +62,7 @@ class Topics:
         return f"persistent://{self.namespace}/tg-request-{flow}-{service}"
 
     def find_flow(self, request: str, service: str) -> str | None:
-        """The flow whose work queue of a service this topic is; None = of none."""
+        """The flow whose work queue of a service this topic is; None = the topic is no such queue."""
         flow = request.removeprefix(self.request("", "").removesuffix("-")).removesuffix(f"-{service}")
         return flow if FLOW_NAME.fullmatch(flow) and request == self.request(flow, service) else None
 
@@ -81,6 +81,11 @@ class Topics:
     def jobs(self, flow: str) -> str:
         """The topic of responses in the background that a process of the part `jobs` is to make at once."""
         return f"persistent://{self.namespace}/tg-jobs-{flow}"
+
+    @property
+    def batches(self) -> str:
+        """The topic of batches that a gateway is to make."""
+        return f"persistent://{self.namespace}/tg-batches"
 
     def flex_queue(self, request_topic: str) -> str:
         """The topic of requests that wait until the processors of a work queue have capacity."""

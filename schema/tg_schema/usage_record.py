@@ -16,7 +16,7 @@ Outcome = Literal["complete", "failed", "left"]
 
 
 class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who a request is charged to.
+    """Who pays for a request.
 
     Attributes:
         key: the name of the API key, never the key itself; None = no key was required.
@@ -47,7 +47,7 @@ class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         attempt: the requestor's attempt.
         call: the number of the provider's call within the attempt: 1, and further ones for merged answers; above
             1,000,000 if it failed before it brought anything and was tried again.
-        version: a reader keeps what it knows of a newer version.
+        version: of this record; a reader of a newer version's record keeps the fields that it knows.
         request: the id of the original request at the gateway (`X-Request-Id`).
         payer: who is charged.
         door: the dialect of the gateway, such as "openai"; "" = it was asked on the bus itself.

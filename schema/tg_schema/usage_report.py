@@ -5,6 +5,7 @@ from typing import Final, Self
 
 import msgspec
 
+from tg_schema.completion import COUNTS, Usage
 from tg_schema.deltas import Count
 from tg_schema.errors import Error
 from tg_schema.stream_record import StreamRecord
@@ -14,13 +15,15 @@ USAGE_FIELDS: Final = (
     *("model", "provider", "upstream_model", "outcome"),
 )
 """The fields by which usage can be summed."""
+USAGE_SUMS: Final = ("calls", *COUNTS, "estimated_token", "uncounted_calls", "cost", "unpriced_calls")
+"""The other fields of a row, in the order of columns."""
 
 
 class UsageRequest(msgspec.Struct, frozen=True):
     """Which sums to answer with. The unit is the hour, UTC: `since` is rounded down to it, and `until` up.
 
     Attributes:
-        by: one row for each combination of these, of `USAGE_FIELDS`; none = one row in all.
+        by: fields of `USAGE_FIELDS`; there is a row for each combination of their values; empty = one row in all.
         since: a time such as "2026-11-01" or "2026-11-01T13:00Z" (UTC), or how long ago, as "36h", "7d" or "4w".
         until: the same, exclusive; None = up to now.
         key: the name of the key whose usage alone counts; None = all keys.
@@ -34,15 +37,15 @@ class UsageRequest(msgspec.Struct, frozen=True):
     streaming: bool = False
 
 
-class UsageRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One sum. The fields of the question's `by` are set; of a sum of tokens or cost, null = unknown for every call.
+class UsageRow(Usage, frozen=True, omit_defaults=True):
+    """One sum, with the tokens of `Usage`.
+
+    The fields of the question's `by` are set. Null, of tokens or cost, is unknown for every call.
 
     Attributes:
         hour: when the hour began, as "2026-11-01T13:00Z"; `day` and `month` as "2026-11-01" and "2026-11".
         tags: those of the key, with commas between them.
         calls: of models: retries count, too.
-        in_token: of which `cached_token` were read from the provider's cache, and `cache_write_token` written into it.
-        out_token: of which `reasoning_token` were spent on thinking.
         estimated_token: tokens of prompts and answers, of calls whose counts are estimates.
         uncounted_calls: calls of which the tokens of prompt or answer are unknown.
         cost: in nano-dollars, of the calls whose cost is known.
@@ -62,11 +65,6 @@ class UsageRow(msgspec.Struct, frozen=True, omit_defaults=True):
     upstream_model: str | None = None
     outcome: str | None = None
     calls: Count = 0
-    in_token: Count | None = None
-    out_token: Count | None = None
-    cached_token: Count | None = None
-    reasoning_token: Count | None = None
-    cache_write_token: Count | None = None
     estimated_token: Count = 0
     uncounted_calls: Count = 0
     cost: int | None = None

@@ -253,8 +253,7 @@ def _make_gateway(
     from tg_gateway.app import Gateway
 
     routes = _list_routes(order, config)
-    plain = tuple(route.response for route in routes if route.plain)
-    requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config), plans=config.plans)
+    requestor = Requestor(bus, config.topics, queues=_list_queues(order, config), plans=config.plans)
     # Without a file, only a model is needed.
     needed = _list_awaited(order, config) if order.file is not None else config.routes(TEXT_COMPLETION.name)
     with _locating(config):

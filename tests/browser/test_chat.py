@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -10,17 +10,24 @@ from typing import Any, Final
 import pytest
 from msgspec import structs
 from typing_extensions import override
+from yarl import URL
 
 from tests.browser.chromium import chromium_or_skip
 from tests.browser.tab import Tab, open_tab
 from tests.fakes.answers_llm import AnswersLlm, Steps
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tests.flow.open_gateway import CONFIG, KEEPING_TEXTS, ON_ANY_PORT, QUEUES, TEXTS, Opened, open_gateway
 from tests.flow.test_gateway_auth import LOCKED, TOKEN
 from tests.npm_package import npm_package_or_skip
 from tests.until import until
+from tg_base.bus import Bus
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
+from tg_base.protocol import Route
+from tg_base.server import Processor
+from tg_gateway.app import Gateway
 from tg_schema import TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import ProviderAuth
 
@@ -29,6 +36,7 @@ pytestmark = pytest.mark.timeout(180)
 MAX_WIRE_BYTES: Final = 60_000
 END: Final = LlmChunk(in_token=3, out_token=2, finish_reason="stop")
 ANSWERED: Final = "document.querySelector('.again')"
+IS_OVER: Final = "JSON.parse(Object.values(localStorage)[0]).turns[1].place.over"
 COMMANDS: Final = "[...document.querySelectorAll('#shown pre')].map(each => each.textContent)"
 
 
@@ -57,11 +65,18 @@ async def opened_tab(folder: Path) -> AsyncIterator[Tab]:
 
 @asynccontextmanager
 async def opened_page(
-    folder: Path, *answers: Steps, config: GatewayConfig = ON_ANY_PORT, before: str = ""
+    folder: Path,
+    *answers: Steps,
+    config: GatewayConfig = ON_ANY_PORT,
+    before: str = "",
+    texts: Sequence[Route[Any, Any]] = TEXTS,
 ) -> AsyncIterator[tuple[Tab, LeftLlm, Opened]]:
     """A page of a gateway whose model gives these answers; `before` runs in the page before anything else."""
     llm = LeftLlm(*answers)
-    async with opened_tab(folder) as tab, open_gateway(config, llm=CountingLlm(llm.model), instead=llm) as it:
+    async with (
+        opened_tab(folder) as tab,
+        open_gateway(config, llm=CountingLlm(llm.model), instead=llm, texts=texts) as it,
+    ):
         await tab.call("Page.addScriptToEvaluateOnNewDocument", source=before)
         await tab.open(it.gateway.url)
         if not config.keys:
@@ -160,13 +175,57 @@ async def test_stopped_and_loaded_again(tmp_path: Path) -> None:
         assert not tab.problems
 
 
+async def test_closing_the_tab_stops_the_model(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    async with opened_page(tmp_path, (LlmChunk("It begins"), never, END)) as (tab, llm, _):
+        await ask(tab, "One?")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'It begins'")
+        await tab.call("Page.close")
+        await asyncio.wait_for(llm.left.wait(), 1)
+
+
+async def test_loaded_again_in_the_middle_of_an_answer(tmp_path: Path) -> None:
+    """It goes on, is the same answer, and can be stopped; the model was asked once."""
+    go, never = asyncio.Event(), asyncio.Event()
+    first: Steps = (LlmChunk(reasoning="Hm."), LlmChunk("It *is* "), go, LlmChunk("a topic."), END)
+    second: Steps = (LlmChunk("It begins"), never, END)
+    async with opened_page(tmp_path, first, second, texts=KEEPING_TEXTS) as (tab, llm, _):
+        await ask(tab, "What's a topic?")
+        for _ in range(2):
+            await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'It is'")
+            await tab.call("Page.reload")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'It is'")
+        go.set()
+        await tab.until(ANSWERED)
+        assert await tab.text(".answer .text") == "It is a topic."
+        assert await tab.evaluate("document.querySelector('.answer details div').textContent") == "Hm."
+        assert (await tab.text(".answer .problem"), await tab.evaluate(IS_OVER)) == ("", True)
+        assert len(llm.requests) == 1
+        await ask(tab, "Go on.")
+        await tab.until("document.querySelectorAll('.answer .text')[1]?.innerText.trim() === 'It begins'")
+        assert [turn.text for turn in llm.requests[1].turns] == ["What's a topic?", "It *is* a topic.", "Go on."]
+        await tab.call("Page.reload")
+        await tab.until("document.querySelectorAll('.answer .text')[1]?.innerText.trim() === 'It begins'")
+        llm.left.clear()
+        await tab.press("Escape")
+        await tab.until(ANSWERED)
+        assert await tab.text(".turn:last-child .problem") == "Stopped."
+        await asyncio.wait_for(llm.left.wait(), 10)
+        assert len(llm.requests) == 2
+        assert not tab.problems
+
+
+async def type_key(tab: Tab, key: str) -> None:
+    await tab.until("document.querySelector('#key-dialog')?.open")
+    await tab.evaluate("document.querySelector('#key').focus()")
+    await tab.type(key)
+    await tab.press("Enter")
+
+
 async def test_a_key_is_asked_for_and_kept_in_memory_alone(tmp_path: Path) -> None:
     async with opened_page(tmp_path, (LlmChunk("Welcome."), END), config=LOCKED) as (tab, _, it):
         for key, said in (("wrong", "does not know this key"), (TOKEN, "")):
-            await tab.until("document.querySelector('#key-dialog').open")
-            await tab.evaluate("document.querySelector('#key').focus()")
-            await tab.type(key)
-            await tab.press("Enter")
+            await type_key(tab, key)
             if said:
                 await tab.until(f"document.querySelector('#key-error').innerText.includes('{said}')")
         await tab.until("document.querySelector('#model').value")
@@ -186,6 +245,162 @@ async def test_a_key_is_asked_for_and_kept_in_memory_alone(tmp_path: Path) -> No
         await tab.until("document.querySelector('#key-error').innerText.includes('does not know this key')")
         await tab.open(await tab.evaluate("location.href"))
         await tab.until("document.querySelector('#key-dialog').open && !document.querySelector('#key-error').innerText")
+
+
+async def test_without_its_key_what_had_come_stays(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    half: Steps = (LlmChunk("Half an"), go, LlmChunk(" answer."), END)
+    async with opened_page(tmp_path, half, config=LOCKED, texts=KEEPING_TEXTS) as (tab, llm, _):
+        await type_key(tab, TOKEN)
+        await tab.until("document.querySelector('#model').value")
+        await ask(tab, "May I?")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an'")
+        for _ in range(2):
+            await tab.call("Page.reload")
+            await tab.until("document.querySelector('#key-dialog')?.open")
+            assert await tab.text(".answer .text") == "Half an"
+            await tab.press("Escape")
+            await tab.until(ANSWERED)
+            assert await tab.text(".answer .text") == "Half an"
+            assert await tab.text(".answer .problem")
+        go.set()
+        await tab.call("Page.reload")
+        await type_key(tab, TOKEN)
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an answer.'")
+        await tab.until(ANSWERED)
+        assert (await tab.text(".answer .problem"), len(llm.requests)) == ("", 1)
+
+
+async def test_with_its_key_the_page_goes_on(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    answer: Steps = (LlmChunk("Wel"), go, LlmChunk("come."), END)
+    async with opened_page(tmp_path, answer, config=LOCKED, texts=KEEPING_TEXTS) as (tab, llm, _):
+        await type_key(tab, TOKEN)
+        await tab.until("document.querySelector('#model').value")
+        await ask(tab, "May I?")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Wel'")
+        await tab.call("Page.reload")
+        go.set()
+        await type_key(tab, TOKEN)
+        await tab.until(ANSWERED)
+        assert (await tab.text(".answer .text"), await tab.text(".answer .problem")) == ("Welcome.", "")
+        assert len(llm.requests) == 1
+
+
+UNAVAILABLE: Final = """
+delete window.WebSocket;
+window.pauses = [];
+const [wait, ask] = [setTimeout, fetch];
+window.setTimeout = (done, milliseconds) => {
+  const isPause = milliseconds >= 500 && milliseconds <= 60_000;
+  if (isPause) pauses.push(milliseconds / 1000);
+  return wait(done, isPause ? 0 : milliseconds);
+};
+window.fetch = async (url, init) => {
+  const isBroken = !localStorage.healed && /v1.streams.[^/]*$/.test(url);
+  return isBroken ? new Response("{}", {status: 503}) : ask(url, init);
+};
+"""
+"""Without WebSocket, kept streams cannot be read, and pauses are over at once."""
+
+
+async def test_an_answer_that_cannot_be_read_on_is_given_up_after_growing_pauses(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    half: Steps = (LlmChunk("Half an "), go, LlmChunk("answer."), END)
+    async with opened_page(tmp_path, half, before=UNAVAILABLE, texts=KEEPING_TEXTS) as (tab, _, _):
+        await ask(tab, "One?")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an'")
+        await tab.call("Page.reload")
+        await tab.until(ANSWERED)
+        pauses = await tab.evaluate("pauses")
+        assert pauses == sorted(set(pauses))
+        assert 45 <= sum(pauses) <= 90
+        assert "503" in await tab.text(".answer .problem")
+        assert await tab.text(".answer .text") == "Half an"
+        await tab.evaluate("localStorage.healed = 1")
+        go.set()
+        await tab.call("Page.reload")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an answer.'")
+
+
+@asynccontextmanager
+async def opened_gateway(bus: Bus, port: int = 0) -> AsyncIterator[Gateway]:
+    """One of several gateways on a bus, whose flow keeps its streams."""
+    config = structs.replace(ON_ANY_PORT, port=port)
+    async with (
+        Requestor(bus, CONFIG.topics, queues=QUEUES) as requestor,
+        Gateway(config, requestor, KEEPING_TEXTS) as gateway,
+    ):
+        yield gateway
+
+
+async def test_an_answer_goes_on_behind_a_gateway_that_restarts(tmp_path: Path) -> None:
+    go, bus = asyncio.Event(), MemoryBus()
+    llm = AnswersLlm((LlmChunk("Half an "), go, LlmChunk("answer."), END))
+    async with (
+        opened_tab(tmp_path) as tab,
+        Processor(bus, CONFIG.topics, llm, TEXTS, models=(llm.model,), grace=0.05),
+        # It makes what the other one began.
+        opened_gateway(bus),
+    ):
+        async with opened_gateway(bus) as gateway:
+            await tab.open(gateway.url)
+            await tab.until("document.querySelector('#model').value")
+            await ask(tab, "One?")
+            await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an'")
+        await tab.until("document.querySelector('#note').innerText.includes('The page tries again')")
+        async with opened_gateway(bus, URL(gateway.url).port or 0):
+            go.set()
+            await tab.until(ANSWERED)
+            assert await tab.text(".answer .text") == "Half an answer."
+            assert (await tab.text(".answer .problem"), len(llm.requests)) == ("", 1)
+    await bus.aclose()
+
+
+async def test_what_had_come_of_a_stream_that_is_gone_stays(tmp_path: Path) -> None:
+    """The gateway has another bus when the page is opened again."""
+    never = asyncio.Event()
+    llm = AnswersLlm((LlmChunk("Half an"), never, END))
+    asking: dict[str, Any] = {"llm": CountingLlm(llm.model), "instead": llm, "texts": KEEPING_TEXTS}
+    async with opened_tab(tmp_path) as tab:
+        async with open_gateway(**asking) as it:
+            await tab.open(it.gateway.url)
+            await tab.until("document.querySelector('#model').value")
+            await ask(tab, "One?")
+            await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an'")
+            await tab.open("about:blank")
+        async with open_gateway(structs.replace(ON_ANY_PORT, port=it.address[1]), **asking) as it:
+            await tab.open(it.gateway.url)
+            for _ in range(2):
+                await tab.until(ANSWERED)
+                assert await tab.text(".answer .text") == "Half an"
+                assert "nothing of this name is kept" in await tab.text(".answer .problem")
+                assert await tab.evaluate(IS_OVER)
+                await tab.call("Page.reload")
+        assert len(llm.requests) == 1
+
+
+GOING: Final = """
+delete window.WebSocket;
+const [ask, first] = [fetch, 'id: 0\\ndata: {"response": "Half"}\\n\\n'];
+const gone = '{"error": {"type": "not-found", "message": "gone"}}';
+window.fetch = async (url, init) => !/v1.streams/.test(url) ? ask(url, init)
+  : /offset=-1$/.test(url) ? new Response(first) : new Response(gone, {status: 404});
+"""
+"""Without WebSocket, and of kept streams one event comes before they are gone."""
+
+
+async def test_what_had_come_is_not_replaced_by_less(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    half: Steps = (LlmChunk("Half an ans"), never, END)
+    async with opened_page(tmp_path, half, before=GOING, texts=KEEPING_TEXTS) as (tab, _, _):
+        await ask(tab, "One?")
+        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Half an ans'")
+        for _ in range(2):
+            await tab.call("Page.reload")
+            await tab.until(ANSWERED)
+            assert await tab.text(".answer .text") == "Half an ans"
+            assert await tab.text(".answer .problem") == "gone"
 
 
 async def test_a_gateway_that_restarts_under_the_page(tmp_path: Path) -> None:
@@ -303,9 +518,9 @@ async def test_what_the_gateway_does_now_is_watched_and_stopped(tmp_path: Path) 
         async with it.http.post("api/v1/text-completion", json=asking) as response:
             await tab.click("#watch")
             await tab.until("document.querySelector('#shown button[aria-label^=Stop]')")
-            assert "default/text-completion" in await tab.text("#shown .scroll:nth-of-type(2) tbody td")
+            assert "default/text-completion" in await tab.text("#shown .scroll:nth-of-type(3) tbody td")
             await tab.evaluate("document.querySelector('#shown button[aria-label^=Stop]').focus()")
-            age = "Number(document.querySelector('#shown .scroll:nth-of-type(2) tbody td:nth-of-type(4)').innerText)"
+            age = "Number(document.querySelector('#shown .scroll:nth-of-type(3) tbody td:nth-of-type(4)').innerText)"
             await tab.until(f"{age} >= 1")
             assert await tab.evaluate("document.activeElement.innerText") == "Stop"
             await check_accessible(tab)

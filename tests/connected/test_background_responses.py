@@ -76,9 +76,9 @@ async def test_any_gateway_follows_cancels_and_ends_what_a_dead_one_left(
 
 async def followed(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
     """The client that asked leaves; another gateway's clients read all of it, live."""
-    stream, quiet = await ask(one, "follow", stream=True), await ask(one, "poll")
-    name = await begin(stream)
-    await stream.close()
+    quiet = await ask(one, "poll")
+    async with await ask(one, "follow", stream=True) as stream:
+        name = await begin(stream)
     follower = await other.responses.retrieve(name, stream=True)
     await until_told(follower)
     assert not (await generating(model, "follow")).over
@@ -160,9 +160,9 @@ async def resumed(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> No
 
 async def killed(model: LiveOpenAi, first: Part, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
     """The gateway dies: its model stops, and the other gateway says what became of the response."""
-    stream = await ask(one, "die", stream=True)
-    name, generation = await begin(stream), await generating(model, "die")
-    await until_told(stream)
+    async with await ask(one, "die", stream=True) as stream:
+        name, generation = await begin(stream), await generating(model, "die")
+        await until_told(stream)
     async with lmtp(one) as client:
         begun = await generate(client, "cut off")
         # So much is in the log.
@@ -193,8 +193,8 @@ async def test_a_log_over_its_quota_is_named_to_who_follows(
     """The gateway that makes it is killed; the log is full then, and the other gateway can end it no more."""
     first, _ = await asyncio.gather(line.start("gateway"), line.start("text-completion"))
     async with ClientSession() as http, impatient_gateway(line) as other, sdk(first) as one:
-        stream = await ask(one, "follow", stream=True)
-        name = await begin(stream)
+        async with await ask(one, "follow", stream=True) as stream:
+            name = await begin(stream)
         await generating(live_model, "follow")
         topic = Config().topics.kept(name).replace("://", "/")
         url = f"{pulsar.admin_url}/admin/v2/{topic}/backlogQuota"

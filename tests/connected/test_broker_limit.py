@@ -12,10 +12,11 @@ import pytest
 from tests.conformance.reading import take
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.stream_server import stream_server
+from tests.fakes.typed_clients import LlmClient
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import MAX_MESSAGE_BYTES, Bus, open_bus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION

@@ -8,8 +8,9 @@ import pytest
 
 from tests.broker_security import SecuredBroker
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.typed_clients import LlmClient
 from tg_base.bus import open_bus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION

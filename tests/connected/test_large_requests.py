@@ -7,9 +7,10 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
+from tests.fakes.typed_clients import LlmClient
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse

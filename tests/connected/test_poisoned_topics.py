@@ -1,6 +1,7 @@
 """A message that no Python client can read, on each topic that the pipeline reads: poison, and nobody becomes deaf."""
 
 import asyncio
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -13,10 +14,11 @@ from tests.connected.pipeline import Pipeline
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.foreign_producer import send_foreign
 from tests.fakes.live_openai import LiveOpenAi, told
+from tests.fakes.typed_clients import LlmClient
 from tests.flow.patient_timing import PatientTiming
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, encode
@@ -42,7 +44,7 @@ async def test_a_poisoned_topic_makes_nobody_deaf(pulsar: PulsarServer, kind: st
     async with (
         open_bus(pulsar.service_url) as bus,
         Processor(bus, topics, CountingLlm(), (route,), timing=OFTEN) as processor,
-        Requestor(bus, topics, plain=(route.response,), timing=OFTEN) as requestor,
+        Requestor(bus, topics, timing=OFTEN) as requestor,
     ):
         topic = {
             "queue": route.request,
@@ -52,7 +54,8 @@ async def test_a_poisoned_topic_makes_nobody_deaf(pulsar: PulsarServer, kind: st
             "presence": topics.presence,
             "responses": route.response,
         }[kind]
-        client = LlmClient(requestor, route)
+        # What plain peers answer is read from the first request to them on.
+        client = LlmClient(requestor, replace(route, plain=kind == "responses"))
         assert await client.request("", "3", timeout=30) == "0 1 2 "
         for properties in UNREADABLE:
             await asyncio.to_thread(send_foreign, pulsar.service_url, topic, REQUEST, properties)

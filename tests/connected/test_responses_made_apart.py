@@ -1,6 +1,7 @@
 """Responses in the background that processes of the part `jobs` make, over a real broker: gateways and they die."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -41,11 +42,9 @@ async def test_no_generation_stops_with_its_gateway(live_model: LiveOpenAi, line
     prompts = [f"p{number}" for number in range(STREAMS)]
     names = list[str]()
     for number, prompt in enumerate(prompts):
-        async with sdk(gateways[number % 2]) as client:
-            stream = await ask(client, prompt, stream=True)
+        async with sdk(gateways[number % 2]) as client, await ask(client, prompt, stream=True) as stream:
             names.append(await begin(stream))
             await until_told(stream)
-            await stream.close()
     gateways[0].process.kill()
     gateways[1].process.terminate()
     assert [await each.stopped(15) for each in gateways] == [-9, 0]
@@ -75,8 +74,9 @@ async def test_what_runs_goes_on_when_the_process_that_makes_it_dies(live_model:
     jobs = await line.start("jobs")
     gateway, _ = await asyncio.gather(line.start("gateway"), line.start("text-completion"))
     await until_known(gateway, line.flow)
-    async with sdk(gateway) as client:
-        streams = [await ask(client, f"p{number}", stream=True) for number in range(STREAMS)]
+    async with sdk(gateway) as client, AsyncExitStack() as open_streams:
+        asked = [await ask(client, f"p{number}", stream=True) for number in range(STREAMS)]
+        streams = [await open_streams.enter_async_context(stream) for stream in asked]
         names = [await begin(stream) for stream in streams]
         for ends in (True, False):
             for stream in streams:

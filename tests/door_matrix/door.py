@@ -30,6 +30,7 @@ class Door:
         breaks: whether the connection breaks after an error in mid-stream.
         advises: whether a refusal says in `x-should-retry` if to ask again.
         refuses_in_events: whether what a stream asks for is refused by 200 and an event.
+        keyed: whether a request can say by a key that it was sent before.
     """
 
     name: str
@@ -48,10 +49,14 @@ class Door:
     breaks: bool = True
     advises: bool = True
     refuses_in_events: bool = False
+    keyed: bool = True
 
-    def make_question(self, flow: str, model: str, question: str) -> str:
-        """What is sent to ask."""
-        return self.verbs[0] + json.dumps(self.ask(flow, model, question))
+    def make_question(self, flow: str, model: str, question: str, word: str | None = None) -> str:
+        """What is sent to ask; with a word on a socket, the word too."""
+        asked = self.ask(flow, model, question)
+        if word is not None and self.way == "socket":
+            asked = {**asked, "request_key": word}
+        return self.verbs[0] + json.dumps(asked)
 
     def make_cancel(self) -> str:
         """What is sent to cancel."""

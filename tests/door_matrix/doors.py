@@ -184,6 +184,7 @@ DOORS: Final[tuple[Door, ...]] = (
         cancel={"type": "response.cancel"},
         breaks=False,
         advises=False,
+        keyed=False,
     ),
     replace(
         _MESSAGES,

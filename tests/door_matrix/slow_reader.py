@@ -30,7 +30,7 @@ async def read_nothing(door: Door, opening: OpenStage) -> str:
         await it.llm.started.wait()
         assert (await it.ask(door, "2")).text == "0 1 "
         await until(lambda: _count_ended(door) == ended + 2)
-        await asyncio.wait_for(it.llm.stopped.wait(), 5)
+        await asyncio.wait_for(it.llm.stopped.wait(), 30)
         assert it.llm.generated * len(WORD) < MAX_GENERATED_BYTES
         raw.writer.transport.resume_reading()  # type: ignore[attr-defined]
         sent = await raw.rest()

@@ -47,14 +47,16 @@ class Stage:
         return "127.0.0.1", int(self.gateway.url.rsplit(":", 1)[1].strip("/"))
 
     def visit(
-        self, door: Door, question: str, *, model: str = MODEL, key: str | None = None
+        self, door: Door, question: str, *, model: str = MODEL, key: str | None = None, word: str | None = None
     ) -> AbstractAsyncContextManager[Visit]:
         """A client that asks through a door."""
-        return visiting(door, self.http, self.flow, question, model=model, key=key)
+        return visiting(door, self.http, self.flow, question, model=model, key=key, word=word)
 
-    async def ask(self, door: Door, question: str, *, model: str = MODEL, key: str | None = None) -> Visit:
+    async def ask(
+        self, door: Door, question: str, *, model: str = MODEL, key: str | None = None, word: str | None = None
+    ) -> Visit:
         """A client that reads to the end."""
-        async with self.visit(door, question, model=model, key=key) as visit:
+        async with self.visit(door, question, model=model, key=key, word=word) as visit:
             await visit.finish()
         return visit
 

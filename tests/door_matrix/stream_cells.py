@@ -94,9 +94,30 @@ async def _stop(it: Stage, generated: int) -> None:
     assert it.llm.generated - generated <= MAX_CHUNKS_AFTER
 
 
+async def _send_again(door: Door, opening: OpenStage) -> str:
+    """With its key, after a cut, and once more when the answer has ended; then the key with another body."""
+    if not door.keyed:
+        return "not there"
+    async with opening() as it:
+        it.llm.forget()
+        it.llm.go.clear()
+        async with it.visit(door, "2", word="w"):
+            await it.llm.spoke.wait()
+        async with it.visit(door, "2", word="w") as joined:
+            it.llm.go.set()
+            await joined.finish()
+        repeated, other = await it.ask(door, "2", word="w"), await it.ask(door, "3", word="w")
+        assert len(it.llm.requests) == 1
+    assert (joined.whole, joined.text, joined.broken) == (True, "0 1 ", False)
+    assert (repeated.whole, repeated.text, repeated.broken) == (True, "0 1 ", False)
+    describe_refusal(door, other, retry=False)
+    return f"the one answer; another body: {f'message `{other.kind}`' if door.way == 'socket' else other.status}"
+
+
 STREAM_CELLS: Final[tuple[Cell, ...]] = (
     Cell("error in mid-stream", _error_in_the_middle, everywhere=True),
     Cell("provider's connection breaks", _cut),
     Cell("client leaves", _leave, everywhere=True),
     Cell("client does not read", read_nothing),
+    Cell("sent again with its key", _send_again),
 )

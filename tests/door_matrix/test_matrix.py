@@ -28,7 +28,7 @@ def _slug(named: Cell | Door) -> str:
 @pytest.mark.parametrize("door", DOORS, ids=_slug)
 @pytest.mark.parametrize("cell", CELLS, ids=_slug)
 async def test_over_memory(cell: Cell, door: Door) -> None:
-    seen = await asyncio.wait_for(cell.run(door, open_stage), 30)
+    seen = await asyncio.wait_for(cell.run(door, open_stage), 90)
     assert TOLD[door.name, cell.name] == seen, HOW
 
 

@@ -36,11 +36,15 @@ def matches(mount: Mount) -> bool:
 WITHOUT_TEXT = frozenset(
     {
         *("/v1/embeddings", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"),
+        *("/v1/files", "/v1/files/{file}", "/v1/files/{file}/content"),
+        *("/v1/batches", "/v1/batches/{batch}", "/v1/batches/{batch}/cancel"),
+        *("/v1/messages/batches", "/v1/messages/batches/{batch}", "/v1/messages/batches/{batch}/results"),
+        *("/v1/messages/batches/{batch}/cancel",),
         *("/tokenize", "/detokenize", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
     }
 )
-"""Paths at which nothing is generated: test_embeddings.py, test_tokens_door.py and test_adapters_door.py hold what they
-refuse."""
+"""Paths at which nothing is generated: test_embeddings.py, test_tokens_door.py, test_adapters_door.py and
+test_batches.py hold what they refuse."""
 DIALECTS = dict.fromkeys(mount.dialect for mount in MOUNTS if mount.path not in WITHOUT_TEXT)
 
 

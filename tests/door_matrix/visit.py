@@ -63,12 +63,20 @@ class Visit:
 
 @asynccontextmanager
 async def visiting(
-    door: Door, http: ClientSession, flow: str, question: str, *, model: str = MODEL, key: str | None = None
+    door: Door,
+    http: ClientSession,
+    flow: str,
+    question: str,
+    *,
+    model: str = MODEL,
+    key: str | None = None,
+    word: str | None = None,
 ) -> AsyncIterator[Visit]:
-    """Ask, and read inside the block; leaving it early is a client that leaves."""
+    """Ask, and read inside the block; leaving it early is a client that leaves. `word`: the `Idempotency-Key`."""
     visit = Visit()
-    asked = door.make_question(flow, model, question)
+    asked = door.make_question(flow, model, question, word)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers |= {"Idempotency-Key": word} if word is not None and door.way != "socket" else {}
     visit.task = asyncio.create_task(_read(_Reader(door, visit), http, door.path.format(flow=flow), asked, headers))
     try:
         yield visit

@@ -29,7 +29,7 @@ DOWN = Unavailable("it is down")
 
 
 def order_of(*, compatible: bool = False, details: bool = False, text: str = "in ", **parameters: Any) -> Order:
-    return Order(text, LmiParameters(**parameters), parameters, compatible, details, "m", {})
+    return Order(text, LmiParameters(**parameters), parameters, compatible, details, "m")
 
 
 def write(name: str, records: Sequence[Record], **asked: Any) -> str:

@@ -30,7 +30,7 @@ LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
 SMALL = GatewayConfig(port=0, drain=0.05, body_limit=100, large_body_limit=100)
 HELLO = {"inputs": "say hello"}
 DEMO = "tinydemo"
-BEGUN = "Once upon a time"
+BEGUN = "Once upon a time there was"
 FAILED = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 
 

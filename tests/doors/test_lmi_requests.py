@@ -189,11 +189,11 @@ def test_what_is_ignored_is_said() -> None:
     }
     asked = ask({"inputs": "hi", "parameters": parameters, "cached_prompt": "x"})
     assert asked.request.sampling == GREEDY
-    assert asked.writer.headers["X-Tokengrid-Ignored"].split(", ") == [
+    assert asked.headers["X-Tokengrid-Ignored"].split(", ") == [
         "cached_prompt",
         *[f"parameters.{name}" for name in sorted(parameters)],
     ]
-    assert "X-Tokengrid-Ignored" not in ask({"inputs": "hi"}).writer.headers
+    assert "X-Tokengrid-Ignored" not in ask({"inputs": "hi"}).headers
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_what_is_ignored_is_said() -> None:
     ],
 )
 def test_alternatives_that_no_part_of_the_answer_tells_are_ignored(body: dict[str, Any], ignored: str | None) -> None:
-    assert ask({"inputs": "hi", **body}).writer.headers.get("X-Tokengrid-Ignored") == ignored
+    assert ask({"inputs": "hi", **body}).headers.get("X-Tokengrid-Ignored") == ignored
 
 
 def test_several_texts_are_a_batch() -> None:
@@ -295,7 +295,7 @@ def test_the_completions_of_openai_are_asked_by_their_key() -> None:
     asked = ask({"prompt": ["a", "b"], "max_tokens": 3}, model="chat")
     assert [(each.prompt, each.model) for each in asked.request.requests] == [("a", "chat"), ("b", "chat")]
     # `inputs` are LMI's, whatever stands beside them.
-    assert ask({"inputs": "hi", "prompt": "a"}).writer.headers["X-Tokengrid-Ignored"] == "prompt"
+    assert ask({"inputs": "hi", "prompt": "a"}).headers["X-Tokengrid-Ignored"] == "prompt"
 
 
 def test_the_chat_of_openai_is_asked_by_its_key() -> None:
@@ -367,4 +367,4 @@ def test_models_have_no_versions() -> None:
     path = {"model": "raw", "version": "1.0"}
     asked = LMI.parse(Call("generate", CATALOGUE, {}, path, {}, "r", encode({**HI, "new": 1})))
     assert isinstance(asked, Ask)
-    assert asked.writer.headers["X-Tokengrid-Ignored"] == "new, version"
+    assert asked.headers["X-Tokengrid-Ignored"] == "new, version"

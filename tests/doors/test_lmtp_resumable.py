@@ -122,7 +122,7 @@ def make_kept(name: str) -> Background:
     def answer(_: KeptAnswers) -> StreamedAnswer:
         raise AssertionError
 
-    return Background(name, b"head", keeps_parts=True, answer=answer, chosen="word")
+    return Background(name, b"head", keeps_parts=True, answer=answer, joins=lambda _: False, chosen="word")
 
 
 @asynccontextmanager

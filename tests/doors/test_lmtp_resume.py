@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 
+from msgspec import structs
+
 from tests.doors.lmtp_pair import WHOLE, WORD, open_pair, read_tokens, told
 from tests.doors.open_lmtp import MODEL
 from tests.fakes.held_bus import HeldBus
@@ -188,3 +190,14 @@ async def test_another_api_key_finds_nothing_and_may_use_the_same_word() -> None
         assert [each["token"] for each in await theirs.stream(1)] == [73, END]
         await mine.send("RESUME", stream_id=1, request_key="k")
         assert [each["token"] for each in await mine.stream(1)] == [72, END]
+
+
+async def test_nothing_is_kept_for_an_api_key_with_store_false() -> None:
+    keys = tuple(structs.replace(key, store=key.name != "b") for key in KEYS)
+    async with open_pair(GatewayConfig(port=0, drain=0.05, keys=keys)) as it, it.connect(key="b") as client:
+        it.step(10)
+        await client.generate(1, [72], request_key="k")
+        (refused,) = await client.stream(1)
+        assert (refused["code"], "store = false" in refused["error"]) == ("bad-request", True)
+        await client.generate(2, [72])
+        assert [each["token"] for each in await client.stream(2)] == [72, END]

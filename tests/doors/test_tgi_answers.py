@@ -177,13 +177,13 @@ def test_a_filter_is_no_end() -> None:
 
 
 def test_a_failure_is_one_event() -> None:
-    writer = TokenEventWriter(body_of(), {})
+    writer = TokenEventWriter(body_of())
     assert writer.fail(Unavailable("down")) == b'data: {"error":"down","error_type":"generation"}\n\n'
     assert writer.cut_after_failure is False
 
 
 def test_a_stream_keeps_no_more_than_a_whole_answer() -> None:
-    writer = TokenEventWriter(body_of(), {})
+    writer = TokenEventWriter(body_of())
     half = Record(response="x" * (MAX_ANSWER_BYTES // 2 + 1))
     writer.write(half)
     with pytest.raises(TooLarge):

@@ -26,7 +26,7 @@ LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
 SMALL = GatewayConfig(port=0, drain=0.05, body_limit=100, large_body_limit=100)
 HELLO = {"inputs": "say hello"}
 DEMO = "tinydemo"
-BEGUN = "Once upon a time"
+BEGUN = "Once upon a time there was"
 
 
 @asynccontextmanager
@@ -233,13 +233,13 @@ async def demo() -> AsyncIterator[Opened]:
 async def test_the_tokens_of_the_demo_model() -> None:
     async with demo() as it:
         _, tokens = await post(it, "/tokenize", {"inputs": f"{BEGUN} €"})
-        assert "".join(token["text"] for token in tokens[:5]) == BEGUN
+        assert "".join(token["text"] for token in tokens[:7]) == BEGUN
         assert [token["stop"] for token in tokens][-1] == len(f"{BEGUN} €".encode())
         asked = {"max_new_tokens": 2, "decoder_input_details": True}
         _, answer = await post(it, "/generate", {"inputs": BEGUN, "parameters": asked})
         prefill = answer["details"]["prefill"]
-        assert [token["id"] for token in prefill] == [token["id"] for token in tokens[:5]]
-        assert [token["logprob"] is None for token in prefill] == [True, False, False, False, False]
+        assert [token["id"] for token in prefill] == [token["id"] for token in tokens[:7]]
+        assert [token["logprob"] is None for token in prefill] == [True] + [False] * 6
 
         _, chat = await post(it, "/chat_tokenize", {"model": "tgi", "messages": [{"role": "user", "content": "Hi"}]})
         text = chat["templated_text"]

@@ -252,7 +252,7 @@ def test_an_unknown_model() -> None:
     ],
 )
 def test_what_is_ignored_is_said(body: dict[str, Any], ignored: str | None) -> None:
-    streamed = ask(body, "stream").writer
+    streamed = ask(body, "stream")
     assert streamed.headers.get("X-Tokengrid-Ignored") == ignored
     assert (streamed.headers["x-compute-type"], streamed.headers["x-compute-characters"]) == ("unknown", "2")
 

@@ -122,7 +122,8 @@ def test_more_answers_than_asked_for(parameters: dict[str, Any]) -> None:
 def test_the_headers_of_a_whole_answer() -> None:
     timings = Timings()
     timings.ask("in ")
-    writer = GeneratedTextWriter(body_of(), timings, {"X-Tokengrid-Ignored": "x"}, listed=False)
+    writer = GeneratedTextWriter(body_of(), timings, listed=False)
+    writer.headers = {"X-Tokengrid-Ignored": "x"}
     for record in (Record(response="ab"), LAST):
         writer.write(record)
     writer.end()
@@ -148,7 +149,7 @@ def test_the_headers_of_a_whole_answer() -> None:
 def test_an_answer_of_nothing_is_counted_and_an_unknown_count_is_not_told(
     counted: int | None, told: str | None
 ) -> None:
-    writer = GeneratedTextWriter(body_of(), Timings(), {}, listed=False)
+    writer = GeneratedTextWriter(body_of(), Timings(), listed=False)
     writer.write(Record(end_of_stream=True, finish_reason="stop", out_token=counted))
     writer.end()
     assert writer.headers.get("x-generated-tokens") == told
@@ -172,7 +173,7 @@ def test_the_time_in_the_queue(
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     timings = Timings()
     timings.ask("in ")
-    writer = GeneratedTextWriter(body_of(), timings, {}, listed=False)
+    writer = GeneratedTextWriter(body_of(), timings, listed=False)
     if accepted is not None:
         now = 1.0 + accepted
         timings.begin()

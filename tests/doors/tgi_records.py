@@ -33,7 +33,7 @@ def body_of(**parameters: Any) -> GenerateBody:
 
 def stream(records: Sequence[Record], **parameters: Any) -> list[str]:
     """The data of all events."""
-    writer = TokenEventWriter(body_of(**parameters), {})
+    writer = TokenEventWriter(body_of(**parameters))
     data = b"".join(writer.write(record) for record in records) + writer.end()
     *events, rest = data.decode().split("\n\n")
     assert rest == ""
@@ -42,6 +42,6 @@ def stream(records: Sequence[Record], **parameters: Any) -> list[str]:
 
 
 def whole(records: Sequence[Record], *, listed: bool = False, **parameters: Any) -> Any:
-    writer = GeneratedTextWriter(body_of(**parameters), Timings(), {}, listed=listed)
+    writer = GeneratedTextWriter(body_of(**parameters), Timings(), listed=listed)
     assert b"".join(writer.write(record) for record in records) == b""
     return json.loads(writer.end())

@@ -207,7 +207,7 @@ class VertexClaudeServer(AnthropicServer):
 
     @override
     def versioned(self, request: web.Request, body: bytes) -> bool:
-        return b'"anthropic_version":' in body
+        return b'"anthropic_version":"vertex-2023-10-16"' in body
 
 
 _TEXT = {"type": "text", "text": ""}

@@ -53,6 +53,7 @@ class LiveOpenAi:
         pace: seconds between two pieces.
         speak: until it is set, requests are taken and nothing is answered, not even a status.
         counts: whether every piece says how many tokens there are so far.
+        pieces: after so many an answer ends by itself; 0 = none does.
         generations: every request, in order.
     """
 
@@ -61,7 +62,7 @@ class LiveOpenAi:
         self.generations: list[Generation] = []
         self.speak, self.finish = asyncio.Event(), asyncio.Event()
         self.speak.set()
-        self.counts = False
+        self.counts, self.pieces = False, 0
         self.pace = pace
         self._changed = asyncio.Condition()
 
@@ -120,7 +121,7 @@ class LiveOpenAi:
     async def _generate(self, response: web.StreamResponse, generation: Generation) -> None:
         await response.write(first_event(MODEL))
         while True:
-            last = self.finish.is_set() and generation.sent > 0
+            last = generation.sent > 0 and (self.finish.is_set() or generation.sent + 1 == self.pieces)
             piece = f"<{generation.number}.{'end' if last else generation.sent}>"
             usage = usage_event(MODEL, PROMPT_TOKENS, generation.sent + 1)
             await response.write(event(MODEL, {"content": piece}) + (usage if self.counts else b""))

@@ -38,7 +38,7 @@ async def stream_server(serve: Serve, **options: Any) -> AsyncIterator[int]:
 
     if "sock" not in options:
         options.update(host="127.0.0.1", port=0)
-    server = await asyncio.start_server(accept, **options)
+    server = await asyncio.start_server(accept, **options)  # noqa: TID251 - it closes them
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

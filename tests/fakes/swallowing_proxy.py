@@ -59,7 +59,7 @@ class SwallowingProxy:
         await self._listen()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)  # noqa: TID251 - it cuts them
         self.port = self._server.sockets[0].getsockname()[1]
 
     def swallow(self) -> None:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tests.fakes.passing_bus import PassingBus
 from tg_base.bus import Bus, LogWriter
-from tg_schema.errors import BusError
+from tg_schema.errors import BusError, TooLarge
 
 FULL = "the broker is full"
 
@@ -21,6 +21,7 @@ class UnwritableBus(PassingBus):
         dropped: kinds of entries that are lost.
         asked: set when an entry was refused.
         names: of the logs that were opened.
+        limit: bytes of an entry, in logs that are opened.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -29,6 +30,7 @@ class UnwritableBus(PassingBus):
         self.dropped: set[str] = set()
         self.asked = asyncio.Event()
         self.names: list[str] = []
+        self.limit = bus.max_message
 
     async def take_again(self) -> None:
         """Refuse one entry, and then none."""
@@ -37,7 +39,7 @@ class UnwritableBus(PassingBus):
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        if properties["kind"] in self.refused:
+        if properties.get("kind") in self.refused:
             raise BusError(FULL)
         return await super().append(topic, body, properties)
 
@@ -48,10 +50,12 @@ class UnwritableBus(PassingBus):
         async with self._bus.open_log(topic) as log:
 
             async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
-                if properties["kind"] in self.refused:
+                if len(body) > self.limit:
+                    raise TooLarge("the broker takes no message of this size")
+                if properties.get("kind") in self.refused:
                     self.asked.set()
                     raise BusError(FULL)
-                if properties["kind"] not in self.dropped:
+                if properties.get("kind") not in self.dropped:
                     await log.append(body, properties)
 
             yield LogWriter(topic, append)

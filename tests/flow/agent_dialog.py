@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.flow.serve_context import context_of
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Processor, ServeContext
+from tg_base.server import Processor
 from tg_flow.agent import AgentKind
 from tg_flow.prompt import PromptKind
 from tg_schema import AgentRequest, AgentResponse, TgError
@@ -127,7 +128,7 @@ async def pipeline(
         config_file = await stack.enter_async_context(ConfigWatcher(file, poll=0.01))
         topics = config_file.config.topics
         requestor = await stack.enter_async_context(Requestor(bus, topics))
-        context = ServeContext.of(config_file, bus)
+        context = context_of(config_file, bus)
         await stack.enter_async_context(PromptKind().serve(context))
         await stack.enter_async_context(AgentKind().serve(context))
         for route in config_file.config.routes("text-completion"):  # last, so that the agents hear of them at once

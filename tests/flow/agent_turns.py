@@ -7,9 +7,9 @@ import pytest
 
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, Pipeline, pipeline
+from tests.flow.serve_context import context_of
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import ConfigWatcher
-from tg_base.server import ServeContext
 from tg_flow.agent import AgentKind
 from tg_schema import TgError
 
@@ -40,6 +40,6 @@ async def refusal(folder: Path, config: str) -> TgError:
     file.write_text(BASE + config)
     bus = MemoryBus()
     with pytest.raises(TgError) as error:
-        await AgentKind().serve(ServeContext.of(ConfigWatcher(file), bus)).__aenter__()
+        await AgentKind().serve(context_of(ConfigWatcher(file), bus)).__aenter__()
     await bus.aclose()
     return error.value

@@ -90,15 +90,15 @@ async def until_told(stream: Any) -> None:
 
 
 async def gather(stream: Any) -> list[dict[str, Any]]:
-    """All events of a stream."""
-    async with asyncio.timeout(DEADLINE):
+    """All events of a stream, which is closed behind them."""
+    async with asyncio.timeout(DEADLINE), stream:
         return [event.to_dict() async for event in stream]
 
 
 async def gather_until_cut(stream: Any) -> list[dict[str, Any]]:
     """All events of a stream that has no orderly end."""
     told = list[dict[str, Any]]()
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(DEADLINE), stream:
         try:
             async for event in stream:
                 told.append(event.to_dict())

@@ -62,7 +62,7 @@ async def started(
         await asyncio.wait_for(process.communicate(), 10)
 
 
-async def ended(process: Process, stdin: bytes = b"", within: float = 30.0) -> Ended:
+async def ended(process: Process, stdin: bytes = b"", within: float = 60.0) -> Ended:
     """Write, close stdin, and wait for the end."""
     out, err = await asyncio.wait_for(process.communicate(stdin if process.stdin else None), within)
     return Ended(process.returncode, (out or b"").decode(), (err or b"").decode())

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.flow.patient_timing import PatientTiming
+from tests.flow.serve_context import context_of
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import ServeContext
 from tg_flow.providers import TextCompletionKind
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import Unavailable
@@ -149,7 +149,7 @@ async def serving(file: Path, retry: float = 30.0) -> AsyncIterator[Served]:
         async with ConfigWatcher(file, poll=0.01) as config_file:
             config = config_file.config
             async with (
-                TextCompletionKind(retry).serve(ServeContext.of(config_file, bus, LIVELY)),
+                TextCompletionKind(retry).serve(context_of(config_file, bus, LIVELY)),
                 Requestor(bus, config.topics, timing=PatientTiming(LIVELY.interval)) as requestor,
             ):
                 routes = config.routes(TEXT_COMPLETION.name)

@@ -14,7 +14,7 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, PromptConfig, TextCompletionConfig
-from tg_base.protocol import HeartbeatTiming
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor, Service
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
@@ -27,6 +27,10 @@ CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")
 QUEUES = tuple(route.request for route in TEXTS + PROMPTS)
+KEEPING_TEXTS = Config(flows={"default": {"text-completion": TextCompletionConfig(model="counting", keep=600)}}).routes(
+    "text-completion"
+)
+"""The same, of a flow that keeps its streams."""
 QUICK = HeartbeatTiming(interval=0.2)
 ON_ANY_PORT = GatewayConfig(port=0, drain=0.05)
 
@@ -56,6 +60,7 @@ async def open_gateway(
     timing: HeartbeatTiming | None = None,
     bus: Bus | None = None,
     mounts: Sequence[Mount] = MOUNTS,
+    texts: Sequence[Route[Any, Any]] = TEXTS,
 ) -> AsyncIterator[Opened]:
     """Everything in one process; the client's base URL is the gateway's. The bus is closed with it.
 
@@ -67,7 +72,7 @@ async def open_gateway(
         Processor(bus, CONFIG.topics, instead or llm, TEXTS, models=(llm.model,), timing=timing, grace=0.05),
         Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=timing, grace=0.05),
         Requestor(bus, CONFIG.topics, timing=timing, queues=QUEUES) as requestor,
-        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits, mounts=mounts) as gateway,
+        Gateway(config, requestor, (*texts, *PROMPTS), limits=limits, mounts=mounts) as gateway,
         ClientSession(gateway.url) as http,
     ):
         yield Opened(gateway, llm, bus, http)

@@ -13,7 +13,7 @@ from tests.flow.open_gateway import CONFIG, QUEUES, TEXTS
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor, ResponseStream
-from tg_base.client.response_stream import ADOPTED, AskedStream
+from tg_base.client.attempt import ADOPTED
 from tg_base.protocol import MAX_NUMBER
 from tg_base.server import Processor
 from tg_schema import TextCompletionRequest, TextCompletionResponse
@@ -83,8 +83,7 @@ def test_who_adopts_reads_on_where_the_other_one_was(read_words: int, more: int,
                 stream.left = True
                 await first.aclose()
             async with other.adopt(ROUTE, REQUEST, origin, taken, timeout=20) as adopted:
-                assert isinstance(adopted, AskedStream)
-                await until(lambda: adopted.link < MAX_NUMBER)
+                await until(lambda: adopted.attempt.link < MAX_NUMBER)
                 # It was only suspended, and cancels what it has lost.
                 await first.aclose()
                 step(llm, WORDS + 1)

@@ -25,7 +25,7 @@ from tg_client import (
     TgClient,
     Thought,
 )
-from tg_client.transport import Address, Deadline, HttpConnections, HttpResponse, HttpTransport
+from tg_client.transport import Address, Deadline, HttpConnections, HttpResponse, HttpTransport, Position
 from tg_schema import AGENT, AgentRequest, AgentResponse
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited
 
@@ -175,7 +175,8 @@ async def test_an_interrupt_in_the_moment_that_the_answer_begins_leaves_nothing_
 
     async def ask(connections: HttpConnections) -> None:
         door = HttpTransport(address, connections, 5.0)
-        async with door.stream("default", AGENT, AgentRequest("q", streaming=True), Deadline(5.0)) as records:
+        asked = AgentRequest("q", streaming=True)
+        async with door.stream("default", AGENT, asked, Deadline(5.0), Position()) as records:
             await anext(records)
 
     async with aclosing(Interrupted(address.base, {})) as connections:

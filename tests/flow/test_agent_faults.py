@@ -12,11 +12,12 @@ from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline
 from tests.flow.agent_turns import DONE, call
+from tests.flow.serve_context import context_of
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
-from tg_base.server import Processor, ServeContext
+from tg_base.server import Processor
 from tg_flow.agent import AgentKind
 from tg_schema import AgentRequest, AgentStep
 from tg_schema.errors import Unavailable
@@ -171,7 +172,7 @@ async def mortals(
         requestor = await stack.enter_async_context(Requestor(bus, TOPICS, timing=LIVELY))
         processes = [MortalBus(bus) for _ in range(count)]
         for process in processes:
-            await stack.enter_async_context(AgentKind().serve(ServeContext.of(config_file, process, LIVELY)))
+            await stack.enter_async_context(AgentKind().serve(context_of(config_file, process, LIVELY)))
         client = Client(requestor, config_file.config.routes("agent")[0])
         yield Pipeline(bus, {"default": client}), processes, requestor
 
@@ -192,7 +193,7 @@ async def test_a_process_that_dies_between_two_steps_is_one_error_and_the_dialog
             ("observation", "2"),
         ]
         await until(lambda: llm.running == 0)
-        async with AgentKind().serve(ServeContext.of(ConfigWatcher(tmp_path / "tg.toml"), it.bus, LIVELY)):
+        async with AgentKind().serve(context_of(ConfigWatcher(tmp_path / "tg.toml"), it.bus, LIVELY)):
             await until(lambda: requestor.presence.serving(it.clients["default"].route.request))
             step = AgentStep("so", "add", {"a": "1"}, "2")
             assert (await it.tell(history=(step,))).answer == "done"

@@ -153,7 +153,7 @@ async def test_a_body_that_is_too_large_and_paths_and_methods_that_are_not_there
     async with open_asking(PIECES, config=config) as asking:
         status, answer, _ = await asking.post(BODY | {"system": "x" * 1000})
         assert (status, answer["error"]["type"]) == (413, "request_too_large")
-        status, answer, _ = await asking.post(BODY, "/v1/messages/batches")
+        status, answer, _ = await asking.post(BODY, "/v1/messages/drafts")
         assert (status, answer["error"]["type"]) == (404, "not_found_error")
         async with asking.it.http.get(MESSAGES) as response:
             assert (response.status, response.headers["Allow"]) == (405, "POST")

@@ -12,10 +12,11 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.passing_bus import RemoteBus
 from tests.fakes.refusing_bus import RefusingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
-from tg_base.client.asked_call import MAX_KEPT_BYTES
+from tg_base.client import Requestor
+from tg_base.client.call_account import MAX_KEPT_BYTES
 from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
@@ -57,6 +58,15 @@ class LongLlm(SteppedLlm):
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         yield TextCompletionResponse(response="word " * 50_000, in_token=5, end_of_stream=True)
+
+
+class WordyLlm(SteppedLlm):
+    """Says three tokens at once, again and again."""
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        async for _ in super().generate_content_stream(request):
+            yield LlmChunk(text="hello words ")
 
 
 class RetriedLlm(SteppedLlm):
@@ -126,7 +136,7 @@ async def world() -> AsyncIterator[World]:
 async def opened(bus: MemoryBus) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         deliveries = await stack.enter_async_context(bus.subscribe(TOPICS.usage, "usage"))
-        requestor = Requestor(RemoteBus(bus), TOPICS, plain=(PLAIN.response,), timing=TIMING)
+        requestor = Requestor(RemoteBus(bus), TOPICS, timing=TIMING)
         world = World(stack, bus, await stack.enter_async_context(requestor))
 
         async def listen() -> None:
@@ -184,6 +194,29 @@ async def test_a_process_that_is_killed_in_an_answer_that_was_adopted_twice(worl
     assert (record.payer.key, record.provider, record.usage) == ("alice", "SteppedLlm", Usage(10, 5))
 
 
+async def test_what_is_estimated_of_an_adopted_answer_is_all_of_it(world: World) -> None:
+    llm, mortal = await world.serve(0, WordyLlm())
+    request = TextCompletionRequest(prompt="999", streaming=True)
+    async with world.requestor.stream(ROUTE, request, timeout=20, kept=True) as stream:
+        for _ in range(7):
+            llm.step.release()
+            await anext(stream)
+        origin, taken, stream.left = stream.origin, stream.taken, True
+    assert origin is not None
+    async with (
+        Requestor(RemoteBus(world.bus), TOPICS, queues=(ROUTE.request,), timing=TIMING) as other,
+        other.adopt(ROUTE, request, origin, taken, timeout=20) as adopted,
+    ):
+        await until(partial(other.presence.serving, ROUTE.request))
+        llm.step.release()
+        await anext(adopted)
+        mortal.kill()
+        with pytest.raises(Unavailable):
+            await anext(adopted)
+        (record,) = await world.written(1)
+    assert record.usage == Usage(1, 8 * 3)
+
+
 async def test_a_process_that_is_killed_in_its_retry(world: World) -> None:
     llm, mortal = await world.serve(0, RetriedLlm())
     async with world.client.stream(TextCompletionRequest(prompt="999", streaming=True)) as stream:
@@ -215,8 +248,8 @@ async def test_what_is_known_of_a_large_answer_outlives_it(world: World) -> None
     _, mortal = await world.serve(llm=LongLlm())
     size = len((await world.client.call(TextCompletionRequest(prompt="9"))).response or "")
     # Each call is kept for a while; with vectors, many would fill the memory.
-    (call,) = (call for calls in world.requestor._calls._over for call in calls)
-    assert len(call.last) <= MAX_KEPT_BYTES < size
+    ((attempt, _),) = (call for calls in world.requestor._calls._over for call in calls)
+    assert len(attempt.last) <= MAX_KEPT_BYTES < size
     mortal.kill()
     (record,) = await world.written(1)
     assert (record.outcome, record.usage, record.estimated) == ("complete", Usage(5, size // 4), True)
@@ -246,7 +279,7 @@ async def test_an_attempt_that_died_before_it_began_is_no_call(world: World, *, 
         await world.serve(mortal=FetchingBus(world.bus))
         mortal.kill()
         if leaving:
-            await until(lambda: world.requestor._streams[stream.id].fetching)
+            await until(lambda: world.requestor._streams[stream.id].attempt.fetching)
         else:
             with pytest.raises(BadRequest, match="2 processors fell silent"):
                 await anext(stream)
@@ -310,7 +343,7 @@ async def test_a_plain_peers_answer_that_is_left(world: World) -> None:
 
 async def test_what_a_plain_peer_was_not_sent_is_no_call(world: World) -> None:
     refusing = RefusingBus(world.bus, PLAIN.request)
-    async with Requestor(RemoteBus(refusing), TOPICS, plain=(PLAIN.response,), timing=TIMING) as requestor:
+    async with Requestor(RemoteBus(refusing), TOPICS, timing=TIMING) as requestor:
         with pytest.raises(BusError):
             await LlmClient(requestor, PLAIN).call(TextCompletionRequest(prompt="word " * 2))
     await world.written(0)

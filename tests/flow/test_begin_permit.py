@@ -112,7 +112,7 @@ async def test_a_processor_that_dies_before_it_may_begin_is_replaced(memory: Mem
         await caller.asked.wait()
         with cut_off(dying):
             async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
-                await until(lambda: not any(stream.processor for stream in requestor._streams.values()))
+                await until(lambda: not any(stream.attempt.processor for stream in requestor._streams.values()))
                 caller.may.set()
                 assert await reading == "0 1 2 "
             assert (len(dead.requests), len(alive.requests)) == (0, 1)

@@ -223,7 +223,7 @@ async def test_json_ends_with_an_interrupt_in_mid_stream(opened: Opened) -> None
         assert process.stdout is not None
         await process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        done = await ended(process, within=5)
+        done = await ended(process)
     last = json.loads(done.out.splitlines()[-1])
     assert (done.code, last["error"]["type"], last["end_of_stream"]) == (130, "cancelled", True)
 
@@ -275,7 +275,7 @@ async def test_an_interrupt_ends_the_wait_of_a_refused_command() -> None:
     ):
         assert (await asyncio.to_thread(os.read, ours, 1000)).startswith(b"asking again in 60.")
         process.send_signal(signal.SIGINT)
-        assert (await ended(process, within=5)).code == 130
+        assert (await ended(process)).code == 130
     os.close(ours)
     os.close(theirs)
 
@@ -343,7 +343,7 @@ async def test_an_interrupt_stops_the_model(opened: Opened, read: int, streaming
         shown = await process.stdout.readexactly(2 * read) if streaming else b""
         process.send_signal(signal.SIGINT)
         await within(10, opened.llm.stopped.wait())
-        done = await ended(process, within=5)
+        done = await ended(process)
     assert (done.code, done.err) == (130, "")
     assert shown == b"0 1 2 "[: len(shown)]
     assert opened.llm.generated == read

@@ -33,7 +33,7 @@ run(click.Command("tg-say", callback=lambda: click.echo("said")))
 """
 COMMANDS = [
     *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models", "tg-usage"),
-    *("tg-pick", "tg-serve", "tg-serve-model"),
+    *("tg-pick", "tg-replay", "tg-serve", "tg-serve-model"),
 ]
 
 

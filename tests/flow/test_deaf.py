@@ -12,9 +12,10 @@ from aiohttp import ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUICK, TEXTS
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_gateway.app import Gateway

@@ -65,7 +65,7 @@ async def test_an_interrupt() -> None:
         assert process.stdout is not None
         json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
         process.send_signal(signal.SIGINT)
-        done = await ended(process, within=5)
+        done = await ended(process)
     assert (done.code, done.err) == (130, NOTICE)
 
 

@@ -13,12 +13,13 @@ from typing_extensions import override
 
 from tests.fakes.endless_llm import CALLS, THOUGHTS, WORDS, EndlessLlm
 from tests.fakes.gateway_wire import EVENTS, bytes_of, chunk, gateway_wire
+from tests.fakes.typed_clients import LlmClient
 from tests.flow.agent_dialog import BASE
 from tests.flow.agent_dialog import pipeline as agent_pipeline
 from tests.flow.open_gateway import ON_ANY_PORT, TEXTS
 from tests.flow.test_prompt_service import CONFIG, TOPICS, pipeline
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client, LlmClient, Requestor
+from tg_base.client import Client, Requestor
 from tg_base.llm import LlmChunk
 from tg_base.server import Processor
 from tg_client import TgClient

@@ -10,9 +10,10 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client, LlmClient, Requestor
+from tg_base.client import Client, Requestor
 from tg_base.protocol import CONTROL, Confirmed, HeartbeatTiming, Presence, Route
 from tg_base.protocol.clocks import MIN_SAMPLES
 from tg_base.protocol.request_headers import FRESH_SECONDS

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.openai_server import OpenAiServer
+from tests.fakes.typed_clients import LlmClient
 from tests.flow.command import SCRIPTS, ran
 from tests.flow.open_gateway import QUICK
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_flow.providers.openai import OpenAiCompatible

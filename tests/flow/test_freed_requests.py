@@ -12,7 +12,7 @@ from typing_extensions import override
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.until import until
-from tg_base.client.response_stream import AskedStream
+from tg_base.client.asked_stream import AskedStream
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming

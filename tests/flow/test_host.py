@@ -12,12 +12,13 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.recording_bus import RecordingBus
 from tests.fakes.refusing_bus import REFUSAL, RefusingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tests.within import within
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import QUEUE_PROPERTY, HeartbeatTiming, Presence, Route
 from tg_base.server import Host, Processor
 from tg_base.telemetry.trace import Ids, set_source

@@ -10,12 +10,13 @@ from typing_extensions import override
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.passing_bus import PassingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.observed_calls import observe_calls
 from tests.until import until
 from tg_base.bus import MAX_MESSAGE_BYTES as USUAL_BYTES
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import MAX_REQUEST_BYTES, WINDOW_BYTES, HeartbeatTiming, Route
 from tg_base.runtime import MAX_QUICK_BYTES, running
 from tg_base.server import Processor
@@ -152,7 +153,7 @@ async def test_a_request_that_is_left_while_parts_are_sent_is_not_begun(route: C
             await bus.stopped.wait()
             assert processor._running
         await until(lambda: not processor._running)
-        assert not requestor._starts.streams
+        assert not requestor._sender._tasks
         assert not processor.host.bodies._bodies
         assert await LlmClient(requestor, route).request("", "3") == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]

@@ -14,7 +14,7 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import CONFIG, MOUNTS, QUICK, TEXTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
-from tests.until import until
+from tests.until import AT_ONCE_SECONDS, until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ApiKey, Config, GatewayConfig, PromptConfig, TextCompletionConfig
@@ -24,7 +24,8 @@ from tg_client import TgClient
 from tg_gateway.access import Limits
 from tg_gateway.access.rate_limits import MAX_SIDE_BY_SIDE
 from tg_gateway.app import Gateway
-from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_FOLLOWERS_OF_KEY, MAX_NAME_CHARACTERS
+from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_FOLLOWERS_OF_KEY
+from tg_gateway.relay.live_rows import MAX_NAME_CHARACTERS
 from tg_schema import TextCompletionRequest, decode, encode
 from tg_schema.errors import IncompleteStream, NotFound, RateLimited, Unauthorized
 from tg_schema.live import LiveDocument, LiveQueue
@@ -135,7 +136,7 @@ async def test_a_stream_is_seen_while_it_runs() -> None:
         assert (last.errors, last.waiting, last.failing) == (0, 0, "")
         assert last.tokens > 0
         assert 0 < (last.first_p50 or 0) <= (last.first_p99 or 0)
-        assert seen[-1].totals == {"queues": 2, "processors": 2, "pools": 0, "streams": 0}
+        assert seen[-1].totals == {"gateways": 1, "queues": 2, "processors": 2, "pools": 0, "streams": 0}
         assert [each.at for each in seen] == sorted({each.at for each in seen})
         assert {each.queues for each in seen[-1].processors.values() if each} == {QUEUE, "default/prompt"}
 
@@ -188,7 +189,7 @@ async def test_a_stopped_stream_ends_its_model(streaming: bool) -> None:
     ):
         (name,) = (await see(client)).streams
         await client.stop_stream(name)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(AT_ONCE_SECONDS):
             await llm.stopped.wait()
         generated = llm.generated
         assert b'"type":"cancelled"' in await reading
@@ -220,7 +221,7 @@ async def test_a_client_that_does_not_read_is_stopped_too() -> None:
         raw.post("/api/v1/text-completion", b'{"prompt": "10000000", "streaming": true}')
         (name,) = (await see(client)).streams
         await client.stop_stream(name)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(AT_ONCE_SECONDS):
             await llm.stopped.wait()
         document = await see(client, lambda document: not document.streams)
         assert document.totals["streams"] == 0
@@ -248,7 +249,7 @@ async def test_a_silent_model_is_stopped_though_its_client_does_not_read() -> No
 
         await until(fill)
         await client.stop_stream(name)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(AT_ONCE_SECONDS):
             await llm.stopped.wait()
 
 
@@ -310,7 +311,7 @@ async def test_a_key_sees_and_stops_its_own_streams_alone() -> None:
         assert mine.totals == {"streams": 1}
         assert others.streams == {}
         for each in (mine, others):
-            assert (each.gateway, each.queues, each.processors, each.pools) == ("", {}, {}, {})
+            assert (each.gateway, each.gateways, each.queues, each.processors, each.pools) == ("", {}, {}, {}, {})
         with pytest.raises(NotFound, match="another key's"):
             await bob.stop_stream(name)
         for refused in (nobody.live(), nobody.stop_stream(name)):

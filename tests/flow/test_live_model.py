@@ -9,7 +9,7 @@ from tg_base.config import AgentConfig, RouteConfig
 from tg_base.telemetry import LOAD_RESPONSE_HEADER
 from tg_flow.agent.core import AgentModel, AgentPrompts
 from tg_flow.agent.core.calling import NativeCalling
-from tg_gateway.http import LoadHeaders
+from tg_gateway.http import make_load_headers
 
 A_THEN_B = RouteConfig(models=("a", "b"))
 
@@ -24,10 +24,10 @@ async def test_an_agent_calls_tools_as_the_live_model_can() -> None:
 @in_virtual_time
 async def test_the_load_is_that_of_the_live_model() -> None:
     async with opened(absent="a", r=A_THEN_B) as it:
-        headers, queue = LoadHeaders(it.requestor), it.queue("b")
+        queue = it.queue("b")
         it.models["b"].silent = True
         asking = asyncio.create_task(it.ask())
         await until(lambda: it.requestor.presence.serving(queue)[0].in_flight == 1)
         entry = it.requestor.routes.named["r"].entry
-        assert "num_requests_running=1" in headers.make("text", entry)[LOAD_RESPONSE_HEADER]
+        assert "num_requests_running=1" in make_load_headers(it.requestor, "text", entry)[LOAD_RESPONSE_HEADER]
         asking.cancel()

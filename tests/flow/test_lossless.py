@@ -14,11 +14,12 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.faulty_bus import FaultyBus
+from tests.fakes.typed_clients import LlmClient
 from tests.pulsar_server import PulsarServer
 from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus, open_bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.runtime import running
 from tg_base.server import Processor

@@ -72,9 +72,11 @@ def traced() -> Iterator[None]:
 
 async def measure(service: LlmService, door: str, prompt: str, streams: int) -> float:
     """Bytes that a stream holds, where each connection has so many."""
+    # The early ones are traced too. If they take long, their timers fire meanwhile: what each then holds instead of its
+    # timer of before would be counted, and the timer of before would not.
     async with open_stage(provider=service) as it:
-        early = [await ask(it, door, prompt, streams) for _ in range(-(-WARMING // streams))]
         with traced():
+            early = [await ask(it, door, prompt, streams) for _ in range(-(-WARMING // streams))]
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]
             clients = [await ask(it, door, prompt, streams) for _ in range(-(-STREAMS // streams))]

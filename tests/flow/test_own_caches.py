@@ -37,7 +37,7 @@ SECRET = "The secret of the house is a blue door behind the old mill, which only
 TOKENS = {"a": "anna", "a2": "anna", "b": "bert"}
 """Tokens, and the customers whose they are: one has two."""
 
-SALT = load_provider("vllm").preset.options["salt_field"]
+SALT = load_provider("vllm").defaults["salt_field"]
 
 
 def keys() -> tuple[ApiKey, ...]:

@@ -14,11 +14,11 @@ import pytest
 
 from tests.fakes.echo_service import ECHO, EchoConfig, EchoKind, EchoRequest
 from tests.flow.command import ran, started
+from tests.flow.serve_context import context_of
 from tests.installed_package import install_package
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
-from tg_base.server import ServeContext
 from tg_client import TgClient
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest
@@ -57,7 +57,7 @@ async def test_it_answers_on_the_bus(tmp_path: Path) -> None:
     file.write_text(FILE)
     watcher, bus = ConfigWatcher(file, services=(EchoConfig,)), MemoryBus()
     async with (
-        EchoKind().serve(ServeContext.of(watcher, bus)) as processors,
+        EchoKind().serve(context_of(watcher, bus)) as processors,
         Requestor(bus, watcher.config.topics) as requestor,
     ):
         assert len(processors) == 2

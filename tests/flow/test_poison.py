@@ -5,9 +5,10 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.typed_clients import LlmClient
 from tests.flow.patient_timing import PatientTiming
 from tg_base.bus import Bus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION

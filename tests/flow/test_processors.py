@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
+from tests.flow.serve_context import context_of
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
@@ -14,7 +15,6 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor, prompt_request
 from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmChunk, LlmService
-from tg_base.server import ServeContext
 from tg_flow.prompt import PromptKind
 from tg_flow.providers import TextCompletionKind
 from tg_picker.core.peers.delta import Heartbeat, decode_delta
@@ -57,7 +57,7 @@ one.prompt = {}
 theirs.prompt = {}
 """,
     )
-    context = ServeContext.of(config_file, bus)
+    context = context_of(config_file, bus)
     async with Requestor(bus, Topics()) as requestor, TextCompletionKind().serve(context) as models:
         assert len(models) == 2
         async with PromptKind().serve(context) as prompts:
@@ -73,7 +73,7 @@ async def test_a_pool_tells_others_on_the_bus_of_its_process_what_it_places(bus:
     async with (
         asyncio.timeout(10),
         bus.subscribe(Topics().placements, None) as told,
-        TextCompletionKind().serve(ServeContext.of(config_file, bus)),
+        TextCompletionKind().serve(context_of(config_file, bus)),
     ):
         assert isinstance(decode_delta((await anext(told)).body), Heartbeat)
 
@@ -81,7 +81,7 @@ async def test_a_pool_tells_others_on_the_bus_of_its_process_what_it_places(bus:
 async def test_a_model_that_cannot_be_opened_is_named_with_its_line(bus: Bus, tmp_path: Path) -> None:
     config_file = written(tmp_path, '\n[models.a]\nprovider = "nope"\n[flows.f]\ntext-completion.model = "a"\n')
     with pytest.raises(NotFound, match=r'tg\.toml, line 3: there is no provider "nope"'):
-        await TextCompletionKind().serve(ServeContext.of(config_file, bus)).__aenter__()
+        await TextCompletionKind().serve(context_of(config_file, bus)).__aenter__()
 
 
 class Silent(LlmService):
@@ -108,7 +108,7 @@ async def test_what_runs_gets_the_configured_time_to_finish(tmp_path: Path, serv
     template = '[prompts.templates.question]\nprompt = "{{ question }}"\n'
     config_file = written(tmp_path, f"[gateway]\ndrain = {drain}\n{model}{template}{flow}")
     bus, time = MemoryBus(), asyncio.get_running_loop().time
-    context = ServeContext.of(config_file, bus)
+    context = context_of(config_file, bus)
     (route,) = config_file.config.routes(service)
     request = (
         TextCompletionRequest(prompt="x")

@@ -15,14 +15,16 @@ from tests.fakes.answers_llm import AnswersLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.fakes.stream_server import stream_server
+from tests.fakes.typed_clients import PromptClient
+from tests.flow.serve_context import context_of
 from tests.until import until
 from tests.within import within
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import PromptClient, Requestor, prompt_request
+from tg_base.client import Requestor, prompt_request
 from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmChunk, LlmService
-from tg_base.server import Processor, ServeContext
+from tg_base.server import Processor
 from tg_flow.prompt import PromptKind
 from tg_schema import FinishReason, PromptRequest, PromptResponse, TgError
 from tg_schema.errors import BadRequest, NotFound, SchemaViolation
@@ -94,7 +96,7 @@ async def pipeline(bus: Bus, file: Path, llm: LlmService, *, poll: float = 0.01)
         config_file = await stack.enter_async_context(ConfigWatcher(file, poll=poll))
         routes = config_file.config.routes("text-completion")
         await stack.enter_async_context(Processor(bus, TOPICS, llm, routes, grace=0.1))
-        await stack.enter_async_context(PromptKind().serve(ServeContext.of(config_file, bus)))
+        await stack.enter_async_context(PromptKind().serve(context_of(config_file, bus)))
         requestor = await stack.enter_async_context(Requestor(bus, TOPICS))
         yield Pipeline(bus, file, PromptClient(requestor, config_file.config.routes("prompt")[0]))
 
@@ -379,6 +381,6 @@ async def test_a_reference_to_another_document_is_never_followed(file: Path, bus
 async def enter(file: Path) -> None:
     """Start and stop the prompt service, on a loop of its own."""
     bus = MemoryBus()
-    async with PromptKind().serve(ServeContext.of(ConfigWatcher(file), bus)):
+    async with PromptKind().serve(context_of(ConfigWatcher(file), bus)):
         pass
     await bus.aclose()

@@ -8,11 +8,12 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_base.runtime import MAX_QUICK_BYTES

@@ -12,12 +12,13 @@ from typing_extensions import override
 from tests.fakes import tools
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.turns_llm import TurnsLlm
+from tests.fakes.typed_clients import LlmClient
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.open_gateway import open_gateway
 from tests.flow.patient_timing import PatientTiming
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, TextCompletionConfig
 from tg_base.llm import LlmChunk
 from tg_base.server import Processor

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import openai
 import pytest
 from aiohttp import ClientSession
+from msgspec.structs import replace
 from openai import AsyncOpenAI
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
@@ -22,17 +24,23 @@ from tests.flow.kept_streams import begin as begin_kept
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUEUES, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
+from tests.flow.test_live import KEYED, see
 from tests.until import until
 from tg_base.bus import Bus, Entry, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, Prepare
+from tg_base.runtime import start_task
 from tg_base.server import Host, Processor, ServeContext
+from tg_client import TgClient
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_gateway.jobs.log import ASKED, QUEUED, kind_of
 from tg_gateway.jobs_kind import JobsKind
+from tg_schema.live import LiveDocument
 
+Step = Literal["log", "request", "asked"]
+"""What a process does before a model is asked: it opens the log, publishes the request, and logs where it is made."""
 WAITING = GatewayConfig(port=0, drain=0.05, max_wait=3600)
 
 
@@ -57,6 +65,7 @@ class Apart:
         limits: Limits | None = None,
         bus: Bus | None = None,
         flows: Any = CONFIG.flows,
+        gateway: GatewayConfig = WAITING,
         edits: list[Prepare] | None = None,
     ) -> AsyncExitStack:
         """One more process of the part `jobs`; what ends it. `edits` gets what prepares an edit of its file."""
@@ -68,7 +77,7 @@ class Apart:
 
         stack, bus = await self.exit.enter_async_context(AsyncExitStack()), bus or self.bus
         host = await stack.enter_async_context(Host(bus, CONFIG.topics))
-        context = ServeContext(Config(gateway=WAITING, flows=flows), bus, follow, host=host)
+        context = ServeContext(Config(gateway=gateway, flows=flows), bus, follow, host=host)
         await stack.enter_async_context(JobsKind(limits).serve(context))
         return stack
 
@@ -81,6 +90,11 @@ class Apart:
         assert self.llm.step is not None
         for _ in range(words):
             self.llm.step.release()
+
+
+def root_of(client: AsyncOpenAI) -> str:
+    """The base URL of its gateway."""
+    return str(client.base_url.join("/"))
 
 
 @asynccontextmanager
@@ -132,6 +146,53 @@ async def test_any_gateway_stops_it(erases: bool) -> None:
             assert (await gather(stream))[-1]["response"] == ended.to_dict()
 
 
+def maker_of(document: LiveDocument) -> list[int]:
+    """The streams of each process of the part `jobs` in a live view."""
+    return [row.streams for row in document.gateways.values() if row and row.name.endswith(" jobs")]
+
+
+async def test_an_operator_of_any_gateway_sees_and_stops_it() -> None:
+    async with open_apart() as it:
+        await it.open_jobs()
+        client, _ = await it.open_gateway()
+        stream = await client.responses.create(model=MODEL, input=MANY, background=True, stream=True)
+        name = await begin(stream)
+        it.step(3)
+        async with TgClient(root_of(client), retries=0) as viewer:
+            document = await see(viewer, lambda it: any(row and row.tokens for row in it.streams.values()))
+            ((running, row),) = document.streams.items()
+            assert row is not None
+            assert (row.flow, row.service, row.model, row.key) == (
+                *(TEXTS[0].flow, "text-completion", it.llm.model, "anybody"),
+            )
+            assert (maker_of(document), document.totals["streams"]) == ([1], 1)
+            await viewer.stop_stream(running)
+            await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
+            final = await poll(client, name)
+            assert final.status == "failed"
+            assert "an operator has stopped" in final.error.message
+            assert not (await see(viewer, lambda it: not it.streams)).totals["streams"]
+
+
+async def test_a_keyed_process_shows_nothing_to_whom_nobody_has_checked() -> None:
+    async with open_apart() as it:
+        edits: list[Prepare] = []
+        await it.open_jobs(gateway=replace(KEYED, max_wait=3600), edits=edits)
+        client, _ = await it.open_gateway()
+        made = await client.responses.create(model=MODEL, input=MANY, background=True)
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        async with TgClient(root_of(client), retries=0) as viewer:
+            assert len((await viewer.live()).gateways) == 1
+            # An edit that leaves no keys opens no door.
+            (prepare,) = edits
+            commit = prepare(Config(gateway=WAITING, flows=CONFIG.flows))
+            assert not isinstance(commit, Awaitable)
+            commit()
+            document = await viewer.live()
+            assert (len(document.gateways), document.streams) == (1, {})
+        await client.responses.cancel(made.id)
+
+
 async def test_what_it_refuses_is_a_refusal_and_leaves_no_log() -> None:
     async with open_apart() as it:
         await it.open_jobs(limits=Limits(background=1))
@@ -168,14 +229,15 @@ async def test_what_waits_is_made_apart_too_and_by_a_gateway_once_nobody_else_li
         await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
         it.step(1)
         assert (await poll(client, first.id)).output_text == "0 "
-        running = await client.responses.create(model=MODEL, input=MANY, background=True)
+        running = await client.responses.create(model=MODEL, input="2", background=True)
         await until(lambda: len(it.llm.requests) == 2)
         await jobs.aclose()
-        # It had its time to end.
-        assert (await poll(client, running.id)).status == "failed"
+        it.step(2)
+        assert (await poll(client, running.id)).output_text == "0 1 "
         second = await client.responses.create(model=MODEL, input="1", **flex)
         it.step(1)
         assert (await poll(client, second.id)).output_text == "0 "
+        assert len(it.llm.requests) == 3
 
 
 @pytest.mark.parametrize("tier", ["default", "flex"])
@@ -245,6 +307,123 @@ async def test_what_no_model_was_asked_for_is_asked_by_the_next_process_at_once(
         it.step(1)
         final = await poll(client, made.id)
         assert (final.status, final.output_text, len(it.llm.requests)) == ("completed", "0 ", 1)
+
+
+class _Leaving(PassingBus):
+    """That of a process that is told to end while it waits for the bus.
+
+    Args:
+        bus: the one behind it.
+        step: what takes so long.
+
+    Attributes:
+        waits: set when it waits.
+        free: set it to go on. What was sent arrives then, also of a process that is gone.
+    """
+
+    def __init__(self, bus: Bus, step: Step) -> None:
+        super().__init__(bus)
+        self._step = step
+        self.waits = asyncio.Event()
+        self.free = asyncio.Event()
+        self._sent = set[asyncio.Task[None]]()
+
+    async def _pass(self, step: Step) -> None:
+        if step == self._step:
+            self.waits.set()
+            await self.free.wait()
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if topic == TEXTS[0].request:
+            await self._pass("request")
+        await super().publish(topic, body, properties)
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        await self._pass("log")
+        async with super().open_log(topic) as log:
+
+            async def send(body: bytes, properties: Mapping[str, str]) -> None:
+                if kind_of(Entry(body, properties, "")) == ASKED:
+                    await self._pass("asked")
+                await log.append(body, properties)
+
+            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
+                await asyncio.shield(start_task(self._sent, send(body, properties)))
+
+            yield LogWriter(topic, append)
+
+
+@pytest.mark.parametrize("tier", ["default", "flex"])
+@pytest.mark.parametrize("step", get_args(Step))
+async def test_what_a_process_was_about_to_ask_when_it_was_told_to_end_is_made_once(step: Step, tier: Any) -> None:
+    async with open_apart() as it:
+        leaving = _Leaving(it.bus, step)
+        first = await it.open_jobs(bus=leaving)
+        client, _ = await it.open_gateway(WAITING)
+        asking = asyncio.create_task(
+            client.responses.create(model=MODEL, input="2", background=True, service_tier=tier)
+        )
+        await asyncio.wait_for(leaving.waits.wait(), DEADLINE)
+        async with Requestor(it.bus, CONFIG.topics, queues=QUEUES) as requestor:
+            makers = partial(requestor.presence.serving, CONFIG.topics.jobs(TEXTS[0].flow))
+            await until(lambda: len(makers()) == 1)
+            ending = asyncio.create_task(first.aclose())
+            # By now it asks nobody any more.
+            await until(lambda: not makers())
+            leaving.free.set()
+            await it.open_jobs()
+            await ending
+        it.step(2)
+        final = await poll(client, (await asking).id)
+        assert (final.status, final.output_text) == ("completed", "0 1 ")
+        assert (len(it.llm.requests), it.llm.generated) == (1, 2)
+
+
+class _Unconfirmed(PassingBus):
+    """Has what says where a model is asked, and does not confirm that.
+
+    Attributes:
+        asked: set when it has that.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.asked = asyncio.Event()
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async with super().open_log(topic) as log:
+
+            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
+                await log.append(body, properties)
+                if kind_of(Entry(body, properties, "")) == ASKED:
+                    self.asked.set()
+                    await asyncio.Event().wait()
+
+            yield LogWriter(topic, append)
+
+
+async def test_what_ends_while_its_model_is_asked_for_has_that_end() -> None:
+    async with open_apart() as it:
+        unconfirmed = _Unconfirmed(it.bus)
+        jobs = await it.open_jobs(bus=unconfirmed)
+        client, _ = await it.open_gateway()
+        made = await client.responses.create(model=MODEL, input="1", background=True)
+        await asyncio.wait_for(unconfirmed.asked.wait(), DEADLINE)
+        async with TgClient(root_of(client), retries=0) as viewer:
+            (running,) = (await see(viewer, lambda it: bool(it.streams))).streams
+            with capture_logs() as logs:
+                await viewer.stop_stream(running)
+                final = await poll(client, made.id)
+                await jobs.aclose()
+        assert (final.status, it.llm.requests) == ("failed", [])
+        assert "an operator has stopped" in final.error.message
+        # Nobody went on with it.
+        assert [each["outcome"] for each in logs if each.get("door") == "background"] == ["cancelled"]
 
 
 async def test_a_flow_that_an_edit_adds_is_made_apart_too() -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.flow.route_world import opened
 from tests.virtual_time import in_virtual_time
 from tg_base.client import BeginPermit, Client, Requestor
-from tg_base.client.requestor import MAX_ATTEMPTS
-from tg_base.client.response_stream import AskedStream
+from tg_base.client.asked_stream import AskedStream
+from tg_base.client.attempts import MAX_ATTEMPTS
 from tg_base.config import RouteConfig
 from tg_base.llm.guard import Clocks
 from tg_base.telemetry import trace

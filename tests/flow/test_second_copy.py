@@ -9,10 +9,11 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.passing_bus import PassingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_base.server.processor import ENDED_SECONDS

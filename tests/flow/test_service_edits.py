@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from tests.fakes.echo_service import EchoConfig, EchoKind, EchoRequest, EchoService
 from tests.flow.edited_models import LIVELY, write
+from tests.flow.serve_context import context_of
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
@@ -91,7 +92,7 @@ async def echoing(folder: Path, text: str = FILE) -> AsyncIterator[Echoes]:
         async with ConfigWatcher(file, poll=0.01, services=(EchoConfig,)) as watcher:
             topics = watcher.config.topics
             async with (
-                kind.serve(ServeContext.of(watcher, bus, LIVELY)),
+                kind.serve(context_of(watcher, bus, LIVELY)),
                 Requestor(bus, topics, timing=LIVELY) as requestor,
             ):
                 routes = watcher.config.routes("echo")

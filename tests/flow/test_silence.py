@@ -9,10 +9,11 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor, ResponseStream
+from tg_base.client import Requestor, ResponseStream
 from tg_base.protocol import HeartbeatTiming, Presence, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError, encode

@@ -9,10 +9,11 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.network_bus import NetworkBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.llm import LlmChunk, LlmService
 from tg_base.protocol import Route
 from tg_base.server import Processor

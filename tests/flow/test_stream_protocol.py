@@ -13,10 +13,11 @@ from prometheus_client import REGISTRY
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.within import within
 from tg_base.bus import Bus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
@@ -241,7 +242,7 @@ async def test_our_client_uses_a_plain_processor(bus: Bus, timing: HeartbeatTimi
             await bus.publish(plain.response, b'{"response":"b","end_of_stream":true,"error":null,"in_token":3}', only)
 
     async with (
-        Requestor(bus, TOPICS, plain=(plain.response,), timing=timing) as requestor,
+        Requestor(bus, TOPICS, timing=timing) as requestor,
         asyncio.TaskGroup() as group,
     ):
         group.create_task(serve())

@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.gateway_wire import END, EVENTS, WELL, GatewayWire, chunk, gateway_wire, in_turn, response
 from tests.fakes.socket_wire import SocketWire
 from tests.flow.narrow_gateway import narrow_gateway
+from tests.until import AT_ONCE_SECONDS
 from tests.virtual_time import in_virtual_time
 from tg_client import Flow, SyncTgClient, TgClient
 from tg_client.transport.retries import MAX_RETRIES, SPREAD_SECONDS
@@ -151,7 +152,7 @@ async def test_a_cancelled_call_waits_no_longer() -> None:
         await waits.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(call, 1)
+            await asyncio.wait_for(call, AT_ONCE_SECONDS)
     assert len(wire.requests) == 1
 
 

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from aiohttp.typedefs import Handler
+from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
@@ -25,7 +26,7 @@ from tg_cli.live_table import write_figures, write_streams
 from tg_cli.top_screen import TopScreen
 from tg_client import TgClient
 from tg_schema import decode, encode
-from tg_schema.live import LIVE_TABLES, LiveDocument, LivePool, LiveProcessor, LiveQueue, LiveStream
+from tg_schema.live import LIVE_TABLES, LiveDocument, LiveGateway, LivePool, LiveProcessor, LiveQueue, LiveStream
 
 TOP = "tg-top"
 SMALL = {"LINES": "24", "COLUMNS": "80"}
@@ -70,8 +71,12 @@ async def test_once_prints_tables_of_79_columns_without_colour() -> None:
             ]
             assert "2 streams" in lines
             assert len([line for line in lines if " anybody " in line]) == 2
-        several = await ran(TOP, "--once", "-u", it.gateway.url, "-u", it.gateway.url)
-        assert "4 streams" in several.out
+        again = await ran(TOP, "--once", "-u", it.gateway.url, "-u", it.gateway.url)
+        assert "2 streams" in again.out.splitlines()
+        assert " 2 default" not in again.out
+        async with running(2) as (other, _):
+            several = await ran(TOP, "--once", "-u", it.gateway.url, "-u", other.gateway.url)
+        assert "4 streams" in several.out.splitlines()
         assert " 2 default/text-completion counting" in several.out
 
 
@@ -129,12 +134,17 @@ async def test_a_reader_that_leaves_ends_it() -> None:
 
 
 def test_long_names_fit_into_their_columns() -> None:
-    for documents in ([HOSTILE], [HOSTILE] * 3):
-        head, streams = write_streams(documents)
-        lines = [*write_figures(documents), *head, *streams.values()]
-        assert max(map(len, lines)) == 79
-        assert all("\u2026" in line for line in lines if "x" in line)
-        assert head[0] == f"{1000 * len(documents)} streams, of which the oldest {len(documents)} are listed"
+    for count in (1, 3):
+        rows = [{f"{number}{LONG}": row for row in HOSTILE.streams.values()} for number in range(count)]
+        documents = {number: replace(HOSTILE, streams=row) for number, row in enumerate(rows, 1)}
+        gateway = LiveGateway(LONG, LONG, True, 10**9, 10**9, 1e12, 10**9)
+        for gateways in ({}, {LONG: gateway}):
+            documents[1] = replace(documents[1], gateways=gateways)
+            head, streams = write_streams(documents)
+            lines = [*write_figures(documents), *head, *streams.values()]
+            assert max(map(len, lines)) == 79
+            assert all("\u2026" in line for line in lines if "x" in line)
+            assert head[0] == f"{1000 * count} streams, of which the oldest {count} are listed"
 
 
 def texts(screen: TopScreen) -> tuple[str, list[str]]:
@@ -147,7 +157,8 @@ def texts(screen: TopScreen) -> tuple[str, list[str]]:
 async def piloted(*urls: str) -> AsyncIterator[tuple[TopScreen, Pilot[bool]]]:
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(TgClient(url, retries=0)) for url in urls]
-        screen = TopScreen(clients, [await client.live() for client in clients])
+        documents = {number: await client.live() for number, client in enumerate(clients, 1)}
+        screen = TopScreen(clients, documents)
         async with screen.run_test(size=(80, 24), notifications=True) as pilot:
             yield screen, pilot
 
@@ -215,6 +226,39 @@ async def showing(document: LiveDocument, stop: Handler | None = None) -> AsyncI
         yield str(server.make_url("/"))
 
 
+def on_one_bus(*names: str, streams: int) -> LiveDocument:
+    """What the first of these gateways shows."""
+    gateways: dict[str, LiveGateway | None] = {name: LiveGateway(name, "1", False, 1) for name in names}
+    rows: dict[str, LiveStream | None] = {
+        f"s-{number}": LiveStream("f", "s", "m", "k", "sse", 0.0, 1, begun=True) for number in range(streams)
+    }
+    return LiveDocument(True, names[0], "1", 1.0, 1.0, False, {"streams": streams}, gateways, streams=rows)
+
+
+async def test_gateways_of_one_bus_are_shown_once_by_one_that_answers() -> None:
+    async with (
+        showing(on_one_bus("host:2", "host:1", streams=3)) as second,
+        AsyncExitStack() as first,
+        piloted(await first.enter_async_context(showing(on_one_bus("host:1", "host:2", streams=2))), second) as (it, _),
+    ):
+        figures, streams = texts(it)
+        assert [line.split()[:2] for line in figures.splitlines()[1:]] == [["1", "host:1"], ["1", "host:2"]]
+        assert [line.split()[:2] for line in streams] == [["1", "s-0"], ["1", "s-1"]]
+        await first.aclose()
+        await until(lambda: len(texts(it)[1]) == 3)
+        figures, streams = texts(it)
+        assert [line.split()[:2] for line in figures.splitlines()[1:]] == [["2", "host:2"], ["2", "host:1"]]
+        assert {line.split()[0] for line in streams} == {"2"}
+
+
+def test_a_key_that_sees_no_gateways_sees_each_stream_once() -> None:
+    whole = on_one_bus("host:1", streams=3)
+    documents = {1: replace(whole, gateways={}), 2: replace(whole, gateways={}), 3: on_one_bus("host:1", streams=5)}
+    head, streams = write_streams(documents)
+    assert head[0] == "5 streams"
+    assert list(streams) == [(1, "s-0"), (1, "s-1"), (1, "s-2"), (3, "s-3"), (3, "s-4")]
+
+
 async def test_a_gateway_that_goes_and_comes_again() -> None:
     """Its last figures stay, with the reason, until it answers again."""
     document = LiveDocument(True, "host:1", "1", 1.0, 1.0, False, {"streams": 0})
@@ -261,7 +305,7 @@ async def test_a_terminal_of_80_columns_and_24_lines() -> None:
         text = await terminal.until(lambda text: text.count(" anybody ") == 2 and "Stop the stream" in text)
         lines = text.splitlines()
         assert len(lines) == 24
-        assert lines[0].split() == ["#", "GATEWAY", "STREAMS", "VERSION", "STATE"]
+        assert lines[0].split() == ["#", "GATEWAY", "STREAMS", "WAIT", "TOK/S", "ERR", "VERSION", "STATE"]
         assert lines[4].startswith(" 1 default/text-completion counting         2/256")
         assert [line.split()[0] for line in lines if line and line[0] == "P"] == ["PROCESSOR"]
         terminal.type(INTERRUPT)

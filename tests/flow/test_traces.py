@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import Counter
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,17 @@ from tests.flow.agent_turns import DONE
 from tests.flow.open_gateway import CONFIG, QUICK, TEXTS, open_gateway
 from tests.flow.openai_asking import MODEL
 from tests.flow.test_one_request import TURNS, agent
+from tg_base import telemetry
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.server import Processor
-from tg_base.telemetry import export_spans, span_names
+from tg_base.telemetry import span_names
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_schema import TextCompletionRequest
+
+export_spans = partial(telemetry.export_spans, close_seconds=30.0)
+"""By default, spans that are not sent within three seconds are lost, and a loaded machine may take longer."""
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 CLIENT = "00f067aa0ba902b7"

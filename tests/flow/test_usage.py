@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,19 +15,18 @@ import msgspec
 import pytest
 
 from tests.fakes.refusing_bus import RefusingBus
+from tests.flow.serve_context import context_of
 from tests.until import TICK_SECONDS, until
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
 from tg_base.runtime import running
-from tg_base.server import ServeContext
 from tg_flow.usage import UsageConfig, UsageKind
 from tg_flow.usage.period import find_period
 from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
-from tg_flow.usage.usage_reader import UsageReader
-from tg_flow.usage.usage_topic import UsageTopic
+from tg_flow.usage.usage_reader import UsageReader, UsageTopic
 from tg_schema import TgError, Usage, encode
 from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics
@@ -83,7 +82,7 @@ async def reading(file: Path, bus: Bus) -> AsyncIterator[Reader]:
     watcher = ConfigWatcher(file, services=(UsageConfig,), poll=0.01)
     async with (
         watcher,
-        UsageKind().serve(ServeContext.of(watcher, bus)),
+        UsageKind().serve(context_of(watcher, bus)),
         Requestor(bus, watcher.config.topics) as requestor,
     ):
         yield Reader(bus, Client(requestor, watcher.config.routes("usage")[0]))
@@ -434,6 +433,21 @@ def test_a_writers_clock_that_is_wrong_moves_its_calls_and_counts_them_once(minu
     (row,) = database.find(("hour",), 0, 2**40, None, 9)
     assert (row.hour, row.calls, row.cost) == (f"2026-11-01T{14 if minutes > 0 else 13}:00Z", 1, 3)
     database.close()
+
+
+def test_a_count_that_is_new_gets_its_column(tmp_path: Path) -> None:
+    file = tmp_path / "usage.db"
+    database = UsageDatabase(file)
+    database.open()
+    database.add([(record("1"), None)])
+    database.close()
+    with closing(sqlite3.connect(file)) as older:
+        older.execute("ALTER TABLE hourly DROP COLUMN cached_token")
+    database.open()
+    database.add([(record("2", Usage(10, 5, 4, 2, 1)), None)])
+    (row,) = database.find((), 0, 2**40, None, 1)
+    database.close()
+    assert (row.calls, row.cached_token, row.reasoning_token, row.cache_write_token) == (2, 4, 2, 1)
 
 
 def test_old_records_are_forgotten_and_their_sums_stay() -> None:

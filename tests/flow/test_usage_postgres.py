@@ -17,15 +17,16 @@ import pytest
 from tests.flow.test_usage import TOPICS, config_file, reading, record
 from tests.postgres_server import PASSWORD, PostgresServer
 from tests.until import TICK_SECONDS, until
+from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import ConfigWatcher
 from tg_base.runtime import running
 from tg_flow.usage import UsageConfig
+from tg_flow.usage.period import HOUR_SECONDS
 from tg_flow.usage.postgres_database import PostgresDatabase
 from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
-from tg_flow.usage.usage_reader import UsageReader
-from tg_flow.usage.usage_topic import UsageTopic
+from tg_flow.usage.usage_reader import MAX_PAUSE_SECONDS, UsageReader, UsageTopic
 from tg_schema import TgError, Usage, encode
 from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.usage_record import Payer, UsageRecord
@@ -167,6 +168,26 @@ async def test_a_server_that_hangs_and_dies_under_load_misses_and_doubles_nothin
     assert "cannot be written: TimeoutError" in said or "cannot be written: ConnectionRefusedError" in said
 
 
+@in_virtual_time
+async def test_after_an_hour_without_its_server_all_is_counted_once(
+    server: PostgresServer, database: PostgresDatabase, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bus, records = MemoryBus(), 200
+    async with UsageTopic(bus, TOPICS) as topic, running(UsageReader(topic, database, Prices({}, None)).run()):
+        server.kill()
+        for turn in range(records):
+            # Those who write do not wait, and the record before comes again.
+            for number in {turn, max(0, turn - 1)}:
+                await bus.publish(TOPICS.usage, encode(record(f"s{number}")), {})
+            await asyncio.sleep(HOUR_SECONDS / records)
+        server.start()
+        await asyncio.sleep(2 * MAX_PAUSE_SECONDS)
+        (row,) = await asyncio.to_thread(database.find, *WHOLE)
+        assert (row.calls, row.in_token) == (records, 10 * records)
+    await bus.aclose()
+    assert "".join(capfd.readouterr()).count("usage.waiting") == 1
+
+
 async def test_a_statement_ends_with_the_patience_of_who_asked(
     server: PostgresServer, database: PostgresDatabase
 ) -> None:
@@ -225,6 +246,15 @@ async def test_readers_of_the_same_records_do_not_wait_for_each_other(server: Po
         await asyncio.gather(*(asyncio.to_thread(store.add, each) for store, each in zip(stores, orders, strict=True)))
     (row,) = await asyncio.to_thread(store.find, *WHOLE)
     assert row.calls == 3 * len(records)
+
+
+async def test_a_count_that_is_new_gets_its_column(server: PostgresServer, database: PostgresDatabase) -> None:
+    await asyncio.to_thread(database.add, [(record("1"), 1)])
+    await execute(server, "ALTER TABLE tg_usage.hourly DROP COLUMN cached_token")
+    newer = PostgresDatabase(server.url)
+    await asyncio.to_thread(newer.add, [(record("2", Usage(10, 5, 4, 2, 1)), 1)])
+    (row,) = await asyncio.to_thread(newer.find, *WHOLE)
+    assert (row.calls, row.cached_token, row.reasoning_token, row.cache_write_token) == (2, 4, 2, 1)
 
 
 async def test_a_newer_version_is_left_alone(server: PostgresServer, database: PostgresDatabase) -> None:

@@ -15,12 +15,12 @@ import pytest
 
 from tests.flow.command import ran
 from tests.flow.edited_models import write
+from tests.flow.serve_context import context_of
 from tests.flow.test_usage import BOB, TOPICS, config_file, record
 from tests.until import TICK_SECONDS
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ApiKey, ConfigWatcher, GatewayConfig
-from tg_base.server import ServeContext
 from tg_client import SyncTgClient, TgClient
 from tg_flow.usage import UsageConfig, UsageKind
 from tg_flow.usage.usage_database import UsageDatabase
@@ -54,7 +54,7 @@ async def opened(folder: Path, config: GatewayConfig = OPEN, calls: int = 3) -> 
         record("3", Usage(), payer=Payer(customer='=1+1,"\n\x1b[2J')),
     ]
     async with (
-        UsageKind().serve(ServeContext.of(watcher, bus)),
+        UsageKind().serve(context_of(watcher, bus)),
         Requestor(bus, watcher.config.topics, queues=tuple(route.request for route in routes)) as requestor,
         Gateway(config, requestor, routes) as gateway,
     ):

@@ -13,11 +13,12 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
+from tests.fakes.typed_clients import LlmClient
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.client.warm_processes import DIRECT_SECONDS, MAX_DIRECT_BYTES
 from tg_base.protocol import QUEUE_PROPERTY, EncodedRequest, Route
 from tg_base.server import Processor

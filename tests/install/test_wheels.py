@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.install, pytest.mark.timeout(180)]
 SERVERS = ("tg-pick", "tg-serve", "tg-serve-model")
 COMMANDS = (
     *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
-    *("tg-top", "tg-usage"),
+    *("tg-replay", "tg-top", "tg-usage"),
 )
 EXAMPLE = ROOT / "examples" / "agent"
 PROGRAM = Path(__file__).parent / "sdk_program.py"

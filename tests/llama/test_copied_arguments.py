@@ -109,7 +109,7 @@ async def test_tools_that_no_grammar_holds_are_still_offered() -> None:
     [
         ("What is 2 * 21?", "calculator", {"expression": "2 * 21"}),
         ("Calculate 95 - 18", "calculator", {"expression": "95 - 18"}),
-        ('Which lines mention "Schmidt"?', "search_notes", {"text": "Schmidt"}),
+        ('Which lines mention "Ferguson"?', "search_notes", {"text": "Ferguson"}),
         ('How many lines mention "xylophone"?', "search_notes", {"text": "xylophone"}),
     ],
 )

@@ -20,7 +20,7 @@ from tg_llama.options import LlamaCppOptions
 from tg_llama.provider import LlamaCpp
 from tg_schema.errors import BadRequest, NotFound, Unavailable
 
-SHA256 = "a329e2196a39f8bd31cda0689c1a320cd0e4bcc375a6c556ec6939b16e5405c3"
+SHA256 = "58146914b59c85713deb9bd0d345d3a7435635574b25c125526299601fa64fd9"
 
 
 def test_the_packaged_model_is_the_one_that_the_tests_know() -> None:

@@ -61,7 +61,7 @@ async def read(text: str) -> tuple[np.ndarray[Any, Any] | None, bool]:
     data, fields = text.encode(), dict[str, Any]()
     try:
         fields |= pack(data, "packed_bias", "packed_floats")
-        sampling = Sampling(**(fields or {"logit_bias": await mask.read_long_mask(data, 60)}))
+        sampling = Sampling(**(fields or {"logit_bias": finish(mask.read_mask(data, 60))}))
         packed = sampling.packed_bias
         bias = LogitBias.of(sampling.logit_bias or {}) if packed is None else finish(LogitBias.unpack(packed, 40))
         if packed is not None or sampling.logit_bias:
@@ -151,4 +151,4 @@ async def test_a_message_whose_mask_is_no_json() -> None:
     assert apart == long.encode()
     assert pack(apart, "packed_bias") == {}
     with pytest.raises(BadRequest, match="not valid JSON"):
-        await mask.read_long_mask(apart, 60)
+        finish(mask.read_mask(apart, 60))

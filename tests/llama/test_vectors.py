@@ -10,8 +10,7 @@ import pytest
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, opened, text_of, until
 from tg_llama.core.interface import EngineSizes
-from tg_llama.engine.embedder import MIN_SHARED_TOKENS, Embedder
-from tg_llama.engine.embedding import Embedding, Vector
+from tg_llama.engine.embedder import MIN_SHARED_TOKENS, Embedder, Embedding, Vector
 from tg_llama.models import DEMO_MODEL
 from tg_llama.native.library import native
 from tg_llama.native.model import Model

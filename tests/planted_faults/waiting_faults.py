@@ -25,7 +25,8 @@ WAITING: Final = (
     Fault(
         "a model is asked before the log says so",
         _JOBS + "claim.py",
-        "        if not await writer.note(label_asked(self.own, self.log.taker, origin)):\n            return False\n",
+        "        if not await writer.note(label_asked(self.own, self.log.taker, origin)):\n"
+        "            self._decided.set()\n            return False\n",
         "        return True\n",
         worlds="waiting",
     ),
@@ -35,6 +36,20 @@ WAITING: Final = (
         "            except asyncio.CancelledError:\n                self._deliveries.pop(message.name).nack()\n",
         "            except asyncio.CancelledError:\n                self._deliveries.pop(message.name).ack()\n",
         worlds="waiting",
+    ),
+    Fault(
+        "who goes on with a kept stream begins behind none of its records",
+        _JOBS + "runs.py",
+        "        return self._relay.adopt(run.asked, run.entry, origin, run.claim.log.taken)\n",
+        "        return self._relay.adopt(run.asked, run.entry, origin, 0)\n",
+        worlds="kept",
+    ),
+    Fault(
+        "a reader that goes on gets its last event again",
+        "gateway/tg_gateway/dialects/event_cutter.py",
+        "if number > self.after]",
+        "if number >= self.after]",
+        worlds="kept",
     ),
     Fault(
         "a server gets one request more than it may have",
@@ -53,8 +68,8 @@ WAITING: Final = (
     Fault(
         "the end of a request wakes nobody",
         _INSTANCES + "queue/flow_control.py",
-        "        self.attainment.finished(placement, usage, now)\n        self.changed()\n",
-        "        self.attainment.finished(placement, usage, now)\n",
+        "now: float\n    ) -> None:\n        self.changed()\n",
+        "now: float\n    ) -> None:\n        pass\n",
         found_by=POOLS,
     ),
     Fault(

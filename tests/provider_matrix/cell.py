@@ -52,7 +52,7 @@ async def play(case: Case, cell: Cell) -> bool | None:
         return None
     async with staged(case) as stage:
         run = case.own.get(cell.name, cell.run) if supported else _refused(cell.asks)
-        await asyncio.wait_for(run(stage), 30)
+        await asyncio.wait_for(run(stage), 90)
     return supported
 
 

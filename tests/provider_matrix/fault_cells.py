@@ -18,6 +18,7 @@ from tests.provider_matrix.asking import (
 )
 from tests.provider_matrix.case import MODEL, Stage
 from tests.provider_matrix.cell import Cell
+from tests.until import AT_ONCE_SECONDS
 from tests.within import within
 from tg_base.llm.guard import Clocks
 from tg_base.telemetry import Span, trace
@@ -42,9 +43,6 @@ _TOLD = ("status", "code", "upstream_request")
 _SAID = frozenset({"event", "log_level", "model", "provider", "server", "address", "error", *_TOLD})
 """All that a line may say of a refusal: the provider's words are not among it."""
 _REFUSAL_EVENTS = frozenset({"provider.refused", "pool.failover"})
-
-PATIENCE = 1.0
-"""Seconds until a cancel must have closed the provider's socket."""
 
 
 async def _error_before(stage: Stage) -> None:
@@ -147,7 +145,7 @@ async def _keep_alive_only(stage: Stage) -> None:
     async with stage.opened(clocks=clocks) as service:
         error = await _fails(responses(service), Timeout)
     assert "no content" in error.message
-    await within(PATIENCE, (await stage.wire.exchange(0)).left.wait())
+    await within(AT_ONCE_SECONDS, (await stage.wire.exchange(0)).left.wait())
     stage.wire.play(Plan(), Plan(fault=Fault.KEEP_ALIVE))
     async with stage.opened() as service, aclosing(service.generate_content_stream(REQUEST)) as stream:
         async for _ in stream:  # loads what the SDK loads late
@@ -160,7 +158,7 @@ async def _keep_alive_only(stage: Stage) -> None:
         with suppress(TimeoutError):
             exchange = await within(1, stage.wire.exchange(2))
             break
-    await within(PATIENCE, exchange.left.wait())
+    await within(AT_ONCE_SECONDS, exchange.left.wait())
 
 
 async def _cancel(stage: Stage) -> None:
@@ -172,13 +170,13 @@ async def _cancel(stage: Stage) -> None:
             exchange = await stage.wire.exchange(number)
             await exchange.began.wait()
             task.cancel()
-            await within(PATIENCE, exchange.left.wait())
+            await within(AT_ONCE_SECONDS, exchange.left.wait())
             with pytest.raises(asyncio.CancelledError):
                 await task
         stage.wire.play(Plan(fault=Fault.STALL, after=1))
         async with aclosing(service.on_request(REQUEST)) as stream:
             assert (await anext(stream)).response == "Hel"
-        await within(PATIENCE, (await stage.wire.exchange(3)).left.wait())
+        await within(AT_ONCE_SECONDS, (await stage.wire.exchange(3)).left.wait())
         stage.wire.play(Plan())
         assert joined(await responses(service)).response == "Hello €!"
 

@@ -17,9 +17,8 @@ def main() -> int:
     parser.add_argument(
         "--until", default="", help="stop at the first seed that breaks one of these promises; any = any of them"
     )
-    parser.add_argument(
-        "--worlds", choices=("any", "themed", "permits", "routes", "waiting"), default="any", help="of which kind"
-    )
+    worlds = ("any", "themed", "permits", "routes", "waiting", "kept")
+    parser.add_argument("--worlds", choices=worlds, default="any", help="of which kind")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: everything that happens")
     arguments = parser.parse_args()
     pin_hashes()

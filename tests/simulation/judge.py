@@ -174,7 +174,7 @@ class Judge:
         left: list[object] = []
         requestor, host = world.requestors.get(process), world.hosts.get(process)
         if requestor is not None:
-            left += [*requestor._streams, *requestor._asking, *requestor._starts.streams]
+            left += [*requestor._streams, *requestor._attempts._asking, *requestor._sender._tasks]
             left += [key for key, until in requestor._controls._cancelled.items() if until < requestor._clock() - 2]
         links = 0
         left += [key for processor in world.processors.get(process, ()) for key in processor._running]

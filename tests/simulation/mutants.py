@@ -86,8 +86,8 @@ MUTANTS = (
         ("ends", "starves"),
         (
             Change(
-                "tg_base/client/requestor.py",
-                "elif processor is not None and stream.link < self.presence.over_below(processor):",
+                "tg_base/client/attempts.py",
+                "elif processor is not None and attempt.link < self._presence.over_below(processor):",
                 "elif False:",
             ),
         ),
@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "what was sent past the queue and is not heard of is not queued",
         ("ends", "starves"),
-        (Change("tg_base/client/requestor.py", "if self._warm.is_over(stream, dead, self._clock()):", "if False:"),),
+        (Change("tg_base/client/attempts.py", "if self._warm.is_over(stream, dead, self._clock()):", "if False:"),),
         seed=220,
     ),
     Mutant(

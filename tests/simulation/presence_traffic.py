@@ -15,10 +15,11 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.passing_bus import RemoteBus
+from tests.fakes.typed_clients import LlmClient
 from tests.simulation.simulated_loop import SimulatedLoop
 from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import LlmClient, Requestor
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Host, Processor
 from tg_base.telemetry import configure_log

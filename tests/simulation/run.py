@@ -54,6 +54,10 @@ def run(seed: int, worlds: Worlds = "any", *, listen: Callable[[str], None] | No
         from tests.simulation.waiting_world import drawn_waiting, make_waiting  # noqa: PLC0415
 
         return run_scenario(seed, drawn_waiting(seed), make_waiting, listen=listen)
+    if worlds == "kept":
+        from tests.simulation.kept_world import drawn_kept, make_kept  # noqa: PLC0415 - as above
+
+        return run_scenario(seed, drawn_kept(seed), make_kept, listen=listen)
     return run_scenario(seed, drawn(seed, worlds), listen=listen)
 
 

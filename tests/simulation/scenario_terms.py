@@ -5,7 +5,7 @@ from typing import Literal
 
 from tests.simulation.scripted_model import Script
 
-Kind = Literal["streamed", "whole", "prompt", "agent", "waits"]
+Kind = Literal["streamed", "whole", "prompt", "agent", "waits", "kept"]
 Fault = Literal[
     "pause",
     "hold-in",
@@ -21,10 +21,10 @@ Fault = Literal[
     "weather",
     "refuse",
 ]
-Worlds = Literal["any", "themed", "permits", "routes", "waiting"]
+Worlds = Literal["any", "themed", "permits", "routes", "waiting", "kept"]
 """Kinds of worlds. themed: those of `themes.py` alone, of which any has a few; permits: each request to a model has its
 caller's permit; routes: each goes by a route, to another flow's queue after a failure; waiting: answers wait for
-room."""
+room; kept: streams outlive their readers' connections, and the processes that make and show them."""
 Mood = Literal["calm", "mild", "rough"]
 Helper = Literal["prompt", "agent"]
 

@@ -19,6 +19,7 @@ SEEDS = 200
 PERMIT_SEEDS = 50
 ROUTE_SEEDS = 50
 WAITING_SEEDS = 30
+KEPT_SEEDS = 30
 POOL_SEEDS = 50
 MUTANT_SEEDS = 8000
 """A defect that none of these seeds finds is not found; the rarest takes one seed in about 700."""
@@ -58,6 +59,14 @@ def test_answers_that_wait_are_made_once_whoever_dies() -> None:
     done = simulate("--seeds", str(WAITING_SEEDS), "--worlds", "waiting")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{WAITING_SEEDS} seeds from 0, 0 failed" in done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_kept_streams_reach_their_readers_whoever_dies() -> None:
+    done = simulate("--seeds", str(KEPT_SEEDS), "--worlds", "kept")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{KEPT_SEEDS} seeds from 0, 0 failed" in done.stdout
     assert not done.stderr
 
 

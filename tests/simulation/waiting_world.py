@@ -88,7 +88,7 @@ class WaitingWorld(World):
             relay = Relay(requestor, 60.0, RateLimits(GATEWAY, seconds), {}, Payers(GATEWAY))
             runs = JobRuns(relay, logs, LIMITS)
             catalogue = Catalogue(CONFIG.routes(TEXT_COMPLETION.name), requestor.presence.serving, {})
-            queue = JobQueue(requestor, runs, catalogue, LIMITS, waits=True)
+            queue = JobQueue(requestor, runs, catalogue, LIMITS)
             await stack.enter_async_context(queue)
             self._gates[process] = _Gate(catalogue, JobRequests(requestor, queue, JobStore(logs), LIMITS))
             stack.push_async_callback(relay.drain, DRAIN)

@@ -1,5 +1,5 @@
 // Ordinary use of the client, which passes `tsc --strict`: what a program of others may write.
-import {TgClient, TgError, type CallOptions} from "@tokengrid/client";
+import {TgClient, TgError, type CallOptions, type Place} from "@tokengrid/client";
 import type {Message, TextCompletionRequest, Tool} from "@tokengrid/client/records";
 
 const weather: Tool = {name: "weather", parameters: {type: "object", properties: {city: {type: "string"}}}};
@@ -28,6 +28,9 @@ export async function main(): Promise<void> {
     const names: string[] = (await client.models()).map(({model, running}) => `${model} ${running ?? 0}`);
     console.log(names, await answer(client, [{role: "user", content: "Hello"}], {signal: stopping.signal}));
     for await (const {text, object} of client.prompt({id: "question", variables: {question: "Who?"}})) console.log(text ?? object);
+    const place: Place = {stream: "", after: -1};
+    await client.complete({prompt: "Hello"}, {keep: "10m", place});
+    for await (const record of client.attach(place)) console.log(record, place.over);
     for await (const {chunk_type, content} of client.agent({question: "What is 2 * 21?", group: ["default"]}))
       if (chunk_type === "answer") console.log(content);
   } catch (error) {

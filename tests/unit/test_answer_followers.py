@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from tg_base.bus.memory import MemoryBus
+from tg_gateway.access import Limits
 from tg_gateway.jobs import JobLogs, JobStore
 from tg_gateway.jobs.log import HEAD, label_end, label_first, label_part
 from tg_schema.errors import RateLimited
@@ -16,7 +17,7 @@ KEYS = ("one", "two", "three")
 @pytest.mark.parametrize("ended", [False, True])
 async def test_who_follows_is_counted_from_its_first_part_to_its_last(*, ended: bool) -> None:
     bus, topics = MemoryBus(), Topics()
-    store = JobStore(JobLogs(bus, topics, lambda: 0.0), max_followers=1, max_all_followers=2)
+    store = JobStore(JobLogs(bus, topics, lambda: 0.0), Limits(followers=1, all_followers=2))
     for key in KEYS:
         await bus.append(topics.kept(key), b"{}", label_first(HEAD, key, 1.0))
         await bus.append(topics.kept(key), b"part", label_part(0))

@@ -32,7 +32,7 @@ def call(index: int, arguments: str, **begun: str) -> TextCompletionResponse:
 
 
 def stream(*records: TextCompletionResponse) -> bytes:
-    writer = StreamWriter("m", "r", {})
+    writer = StreamWriter("m", "r")
     return b"".join(writer.write(record) for record in records) + writer.end()
 
 
@@ -204,7 +204,7 @@ def test_a_call_without_an_id_gets_one() -> None:
 
 
 def test_a_later_call_streams_as_soon_as_the_one_before_is_complete() -> None:
-    writer = StreamWriter("m", "r", {})
+    writer = StreamWriter("m", "r")
     writer.write(call(0, '{"a":1}', id="i", name="n"))
     assert b'"partial_json":"{\\"b"' in writer.write(call(1, '{"b', id="j", name="n"))
     assert writer.write(call(2, "{}", id="k", name="n")) == b""
@@ -212,7 +212,7 @@ def test_a_later_call_streams_as_soon_as_the_one_before_is_complete() -> None:
 
 
 def test_what_goes_on_after_its_end_is_refused() -> None:
-    writer = StreamWriter("m", "r", {})
+    writer = StreamWriter("m", "r")
     writer.write(call(0, "{}", id="i", name="n"))
     writer.write(said(response="a"))
     with pytest.raises(ProtocolError):
@@ -220,7 +220,7 @@ def test_what_goes_on_after_its_end_is_refused() -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    writer = StreamWriter("m", "r", {})
+    writer = StreamWriter("m", "r")
     writer.write(call(0, "{", id="i", name="n"))
     writer.write(call(1, "x" * (MAX_WAITING_CHARACTERS - BLOCK_CHARACTERS), id="j", name="n"))
     with pytest.raises(TooLarge):
@@ -233,7 +233,7 @@ def test_what_waits_is_bounded() -> None:
     ids=["many blocks", "signatures"],
 )
 def test_how_many_blocks_wait_is_bounded(pieces: tuple[TextCompletionResponse, ...]) -> None:
-    writer = StreamWriter("m", "r", {})
+    writer = StreamWriter("m", "r")
     writer.write(call(0, "{", id="i", name="n"))
     many = pieces * (MAX_WAITING_CHARACTERS // BLOCK_CHARACTERS)
     with pytest.raises(TooLarge):
@@ -241,7 +241,7 @@ def test_how_many_blocks_wait_is_bounded(pieces: tuple[TextCompletionResponse, .
 
 
 def test_all_calls_of_an_answer_may_come_at_once() -> None:
-    writer = StreamWriter("m", "r", {})
+    writer = StreamWriter("m", "r")
     for arguments in ("{", "}"):
         for number in range(MAX_CALL_INDEX + 1):
             writer.write(call(number, arguments, id=f"i{number}", name="n"))
@@ -249,7 +249,7 @@ def test_all_calls_of_an_answer_may_come_at_once() -> None:
 
 
 def test_what_has_waited_makes_room() -> None:
-    writer, size = StreamWriter("m", "r", {}), MAX_WAITING_CHARACTERS - BLOCK_CHARACTERS
+    writer, size = StreamWriter("m", "r"), MAX_WAITING_CHARACTERS - BLOCK_CHARACTERS
     for number in range(0, 6, 2):
         writer.write(call(number, "{", id="i", name="n"))
         writer.write(call(number + 1, "{" + " " * (size - 9) + "}", id="j", name="n"))
@@ -363,9 +363,9 @@ def test_a_count() -> None:
     ("error", "kind"), [(RateLimited("slow"), "rate_limit_error"), (Unavailable("slow"), "overloaded_error")]
 )
 def test_a_failure_is_an_event(error: Any, kind: str) -> None:
-    data = StreamWriter("m", "r", {}).fail(error)
+    data = StreamWriter("m", "r").fail(error)
     assert data == (
         b'event: error\ndata: {"type":"error","error":{"type":"%b","message":"slow"},"request_id":"r"}\n\n'
         % kind.encode()
     )
-    assert StreamWriter("m", "r", {}).cut_after_failure
+    assert StreamWriter("m", "r").cut_after_failure

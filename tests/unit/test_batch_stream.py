@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.unasked_stream import open_unasked
 from tg_base.client import ResponseStream
 from tg_gateway.dialects import Batch
 from tg_gateway.relay.batch_stream import MAX_ASKED_BYTES, MAX_BUFFERED_BYTES, BatchStream, check_size
@@ -18,11 +19,13 @@ Stream = ResponseStream[Any]
 
 
 def open_streams(
-    count: int, *, answers: int = 1, streaming: bool = True, uniform: bool = False
+    count: int, *, answers: int = 1, streaming: bool = True, uniform: bool = False, models: str = ""
 ) -> tuple[BatchStream, list[Stream]]:
     request = TextCompletionRequest(prompt="p", streaming=streaming)
     batch = BatchStream(Batch((request,) * count, answers, uniform=uniform))
-    streams: list[Stream] = [ResponseStream(f"s{number}", Record, 60.0) for number in range(count)]
+    streams: list[Stream] = [
+        open_unasked(f"s{number}", model=models[number : number + 1] or None) for number in range(count)
+    ]
     for number, stream in enumerate(streams):
         batch.add(number, stream)
     return batch, streams
@@ -100,9 +103,8 @@ async def test_a_slow_reader_holds_as_much_of_all_streams_as_of_one(*, streaming
 
 @pytest.mark.parametrize("uniform", [True, False])
 async def test_two_models_do_not_answer_what_one_must(*, uniform: bool) -> None:
-    batch, streams = open_streams(3, uniform=uniform)
+    batch, streams = open_streams(3, uniform=uniform, models="aab")
     for stream, model in zip(streams, "aab", strict=True):
-        stream.model = model
         put(stream, Record(response=model, end_of_stream=True))
     assert [batch.poll().response for _ in range(2)] == ["a", "a"]
     if uniform:

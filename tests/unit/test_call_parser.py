@@ -68,7 +68,7 @@ async def test_the_same_is_asked_without_a_long_turn(parser: CallParser, path: s
     assert isinstance(asked, Ask)
     assert asked.request == request
     assert (asked.route, asked.streaming) == (expected.route, expected.streaming)
-    assert asked.writer.headers == expected.writer.headers
+    assert asked.headers == expected.headers
     assert type(asked.writer) is type(expected.writer)
     asked.writer.write(WORD)
     assert b"word" in asked.writer.end()
@@ -115,7 +115,8 @@ BACKGROUND = {"/v1/responses": ({"background": True}, {"background": True, "stre
 
 
 async def test_every_large_body_can_be_parsed_apart(parser: CallParser) -> None:
-    assert {mount.path for mount in MOUNTS if mount.large and not mount.socket} == {*BODIES}
+    large = (mount for mount in MOUNTS if mount.large and not (mount.socket or mount.dialect.parses_here))
+    assert {mount.path for mount in large} == {*BODIES}
     for path, fields in BODIES.items():
         for more in ({}, {"stream": True}, *BACKGROUND.get(path, ())):
             dialect, call = make_call(path, {"model": "counting", **fields, **more})

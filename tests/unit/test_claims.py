@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 
+import msgspec
 from typing_extensions import override
 
 from tests.fakes.passing_bus import PassingBus
@@ -24,6 +25,7 @@ from tg_gateway.jobs.log import CANCEL, END, JobLog, kind_of, label, label_asked
 from tg_gateway.jobs.logs import JobLogs
 from tg_gateway.jobs.store import JobStore
 from tg_gateway.jobs.writer import JobWriter
+from tg_schema import decode, encode
 from tg_schema.topics import Topics
 
 WORLDS = 400
@@ -90,6 +92,12 @@ class SlowBus(PassingBus):
 def background(*, keeps_parts: bool = False) -> Background:
     """One answer, of the name "r"."""
     return Background("r", b"head", keeps_parts=keeps_parts, answer=lambda _: Answer(b""))
+
+
+class Record(msgspec.Struct):
+    """A record of the answer; others of its fields say when it was stored."""
+
+    of: str
 
 
 @dataclass
@@ -168,7 +176,7 @@ class World:
                 await bus.awake.wait()
             if not claim.mine:
                 break
-            writer.send(f"{stream} ".encode(), last=False)
+            writer.send(encode({"of": stream}) + b"\n", last=False)
             await asyncio.sleep(self.random.choice((0.0, 0.0, 0.2, 7.0)))
         return stream.encode()
 
@@ -249,7 +257,7 @@ async def test_each_attempt_asks_one_model_and_one_answer_counts_whoever_dies_or
         told = b"".join(part for part in parts if isinstance(part, bytes))
         if answer.outcome == "ended":
             # All of it is of one generation.
-            assert set(told.split()) <= {answer.end}
+            assert {decode(Record, line).of.encode() for line in told.split()} <= {answer.end}
         else:
             # What may be asked for again, and of which nobody has read anything, is not given up.
             assert count_asked(entries) >= world.attempts or told, (seed, entries)

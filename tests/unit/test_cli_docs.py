@@ -13,6 +13,7 @@ from tg_cli.invoke_llm import invoke_llm
 from tg_cli.invoke_prompt import invoke_prompt
 from tg_cli.lmtp import talk_lmtp
 from tg_cli.models import list_models
+from tg_cli.replay import replay_stream
 from tg_cli.top import show_top
 from tg_cli.usage import show_usage
 from tg_serve.command import serve
@@ -28,6 +29,7 @@ COMMANDS = [
     list_models,
     show_usage,
     show_top,
+    replay_stream,
     talk_lmtp,
     invoke_prompt,
     invoke_agent,

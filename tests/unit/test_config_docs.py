@@ -24,7 +24,7 @@ from tg_base.llm import ProviderOptions
 from tg_base.llm.guard import Clocks
 from tg_doors import LmiConfig, LmiModelConfig
 from tg_flow.agent.tools.http_tool import HttpOptions
-from tg_flow.agent.tools.mcp_options import McpOptions
+from tg_flow.agent.tools.mcp_session import McpOptions
 from tg_flow.agent.tools.python_tool import PythonOptions
 from tg_flow.agent.tools.service_tool import CompletionOptions, PromptOptions, ServiceOptions
 from tg_flow.usage import UsageConfig

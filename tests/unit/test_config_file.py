@@ -16,8 +16,8 @@ from tg_base.config import (
 )
 from tg_base.config.model import ModelConfig
 from tg_base.config.reader import DEFAULT_FILE, parse_config
-from tg_base.config.text_file import MAX_FILE_BYTES
 from tg_base.config.toml_positions import Position, places_of
+from tg_base.config.toml_text import MAX_FILE_BYTES
 from tg_schema.errors import BadRequest, NotFound
 
 FILE = Path("tg.toml")

@@ -248,7 +248,7 @@ def test_a_lock_has_a_hash_for_everything_and_no_address(lock: Path) -> None:
     "script",
     [
         *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
-        *("tg-pick", "tg-serve", "tg-serve-model", "tg-top"),
+        *("tg-pick", "tg-replay", "tg-serve", "tg-serve-model", "tg-top"),
     ],
 )
 def test_every_command_tells_its_version(script: str) -> None:
@@ -267,6 +267,7 @@ def test_every_script_is_in_the_test_above() -> None:
         "tg-lmtp",
         "tg-models",
         "tg-pick",
+        "tg-replay",
         "tg-serve",
         "tg-serve-model",
         "tg-top",

@@ -68,6 +68,11 @@ def test_a_mistyped_name_is_no_unknown_one(service: str, wrong: str, right: str)
     assert refused(service, **{wrong: {}}).endswith(f"did you mean `{right}`?")
 
 
+def test_no_client_sends_the_beginning_of_an_answer() -> None:
+    """Only a requestor knows what was sent, and it costs work that no limit of the door counts."""
+    assert "leave it out" in refused("text-completion", continuation=["Once"])
+
+
 def test_what_clients_of_trustgraph_send_is_taken() -> None:
     theirs: dict[str, dict[str, Any]] = {
         "text-completion": {"workspace": "default"},

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.unasked_stream import open_unasked
 from tg_base.client import ResponseStream
 from tg_gateway.dialects import Batch, FailedRequest
 from tg_gateway.relay.batch_stream import BatchStream
@@ -20,7 +21,7 @@ GONE = Unavailable("gone")
 
 def open_streams(count: int, *, answers: int = 1) -> tuple[BatchStream, list[Stream]]:
     batch = BatchStream(Batch((TextCompletionRequest(prompt="p"),) * count, answers, independent=True))
-    streams: list[Stream] = [ResponseStream(f"s{number}", Record, 60.0) for number in range(count)]
+    streams: list[Stream] = [open_unasked(f"s{number}") for number in range(count)]
     for number, stream in enumerate(streams):
         batch.add(number, stream)
     return batch, streams
@@ -81,7 +82,7 @@ async def test_what_ends_all_still_ends_all() -> None:
     with pytest.raises(Unavailable):
         batch.poll()
     # One that was just being asked is left at once.
-    assert batch.add(2, ResponseStream("s2", Record, 60.0)).is_set()
+    assert batch.add(2, open_unasked("s2")).is_set()
 
 
 async def test_an_answer_that_nobody_asked_for_fails_its_request_alone() -> None:

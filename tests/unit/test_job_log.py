@@ -90,7 +90,7 @@ def write(written: str) -> Written:
     for mark in ">=":
         if mark in written:
             claim, over = written.split(mark)
-            return label_asked(claim, over, ORIGIN if mark == "=" else None, adopts=mark == "="), b""
+            return label_asked(claim, over, ORIGIN if mark == "=" else None), b""
     kind, claim = written[0], written[1:].removeprefix("_")
     made = {"!": label_asked(claim, origin=ORIGIN), "-": label_returned(claim), "~": label_returned(claim, 5.0)}
     by = {"b_": label(BEGUN, claim), "p_": label_part(0, claim), "e_": label_end("ended", by=claim)}

@@ -26,8 +26,7 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.anthropic.writers import StreamWriter
 from tg_gateway.dialects.chat import ChatStreamWriter
-from tg_gateway.dialects.native.dialect import EventWriter
-from tg_gateway.dialects.native.services import SERVICES
+from tg_gateway.dialects.native.services import SERVICES, EventWriter
 from tg_gateway.mounts import load_mounts
 from tg_schema import TgError, encode
 from tg_schema.errors import BadRequest, BusError, NotFound, Unavailable
@@ -44,6 +43,7 @@ class Log(KeptAnswers):
     parts: list[bytes]
     end: KeptAnswer | TgError
     outcome: Outcome = "running"
+    left: bool = False
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -51,11 +51,14 @@ class Log(KeptAnswers):
 
     @override
     async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        for part in self.parts:
-            yield part
-        if isinstance(self.end, TgError):
-            raise self.end
-        yield self.end
+        try:
+            for part in self.parts:
+                yield part
+            if isinstance(self.end, TgError):
+                raise self.end
+            yield self.end
+        finally:
+            self.left = True
 
 
 def make_writer(door: str) -> Writer[Record]:
@@ -63,7 +66,7 @@ def make_writer(door: str) -> Writer[Record]:
     made: dict[str, Writer[Record]] = {
         "native": EventWriter(SERVICES["text-completion"]),
         "openai": ChatStreamWriter("m", include_usage=True),
-        "anthropic": StreamWriter("m", "r", {}),
+        "anthropic": StreamWriter("m", "r"),
     }
     return made[door]
 
@@ -151,6 +154,18 @@ async def test_a_whole_answer_needs_no_end_of_its_log(door: str, lost: TgError) 
         # Only of an answer that is not whole its reader is told so.
         with pytest.raises(type(lost)) if kept != lines else nullcontext():
             assert [part async for part in answer.parts]
+
+
+async def test_who_reads_no_part_leaves_the_log() -> None:
+    lines, _ = write(list(RECORDS), None)
+    background = STREAMS.keep(make_writer("native"), "native", "10m")
+    log = Log(background.head, [lines], BusError("away"))
+    answer = await STREAMS.read(log, background.name, -1)
+    assert isinstance(answer, StreamedAnswer)
+    assert not log.left
+    # As the gateway answers a HEAD.
+    await answer.parts.aclose()
+    assert log.left
 
 
 async def test_a_stream_that_runs_can_be_read_and_stopped_after_its_time() -> None:

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from tg_base.telemetry import Cells, labels
 from tg_gateway.relay.answer_metrics import AnswerMetrics
 from tg_gateway.relay.live_rates import MAX_MARKS, LiveRates, find_quantile
-from tg_schema.live import LIVE_TABLES, LiveDocument, LivePool, LiveProcessor, LiveQueue, LiveStream
+from tg_schema.live import LIVE_TABLES, LiveDocument, LiveGateway, LivePool, LiveProcessor, LiveQueue, LiveStream
 
 NAMES = st.sampled_from(["a", "b", "c", "\u2028"])
 DOCUMENTS = st.builds(
     LiveDocument,
     whole=st.just(True),
     totals=st.dictionaries(st.sampled_from(LIVE_TABLES), st.integers(0, 9)),
+    gateways=st.dictionaries(NAMES, st.from_type(LiveGateway)),
     queues=st.dictionaries(NAMES, st.from_type(LiveQueue)),
     processors=st.dictionaries(NAMES, st.from_type(LiveProcessor)),
     pools=st.dictionaries(NAMES, st.from_type(LivePool)),
@@ -93,9 +94,9 @@ def test_rates_are_of_the_window_alone(happened: list[_Place]) -> None:
     if not happened:
         assert rates.measure() == {}
         return
-    tokens, p50, _, errors = rates.measure()[flow, "s"]
+    tokens, errors, firsts, _ = rates.measure()[flow, "s"]
     assert errors == 2 * sum(each.errors for each in happened)
-    assert p50 is not None
+    assert find_quantile(firsts, 0.5) is not None
     assert tokens > 0 or not any(each.letters for each in happened)
 
 
@@ -109,7 +110,8 @@ def test_rates_of_a_place_that_was_forgotten_begin_anew() -> None:
         rates.mark()
     metrics[place] = AnswerMetrics(*place)
     metrics[place].errors += 1
-    assert rates.measure()[place[2], place[0]] == (0.0, None, None, 1)
+    found = rates.measure()[place[2], place[0]]
+    assert (found.tokens, find_quantile(found.firsts, 0.5), found.errors) == (0.0, None, 1)
 
 
 def test_a_histogram_that_places_share_counts_once() -> None:
@@ -120,4 +122,4 @@ def test_a_histogram_that_places_share_counts_once() -> None:
     rates = LiveRates(metrics)
     for seconds, model in ((0.001, "m"), (60, "p"), (60, "p")):
         metrics["s", model, flow].first_token.observe(seconds)
-    assert rates.measure()[flow, "s"][1] == 37.5
+    assert find_quantile(rates.measure()[flow, "s"].firsts, 0.5) == 37.5

@@ -22,7 +22,7 @@ LONG_FIELDS: dict[str, Any] = {"tools": [TOOL], "instructions": LONG, "text": {"
 
 
 def make_writer(**fields: Any) -> EventWriter:
-    return EventWriter(make_draft(read(**fields), "m"), {})
+    return EventWriter(make_draft(read(**fields), "m"))
 
 
 @pytest.mark.parametrize("name", LONG_FIELDS)

@@ -12,8 +12,7 @@ from tests.virtual_time import in_virtual_time
 from tg_base.config import ToolConfig
 from tg_base.telemetry import Span, trace
 from tg_flow.agent.tools import mcp_session
-from tg_flow.agent.tools.mcp_options import McpOptions
-from tg_flow.agent.tools.mcp_session import CLOSE_TIMEOUT_SECONDS, McpSession
+from tg_flow.agent.tools.mcp_session import CLOSE_TIMEOUT_SECONDS, McpOptions, McpSession
 from tg_flow.agent.tools.mcp_tool import McpTool
 from tg_schema import Tool
 from tg_schema.errors import Unavailable

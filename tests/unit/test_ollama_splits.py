@@ -68,7 +68,7 @@ def read(shape: type[AnswerShape], records: Sequence[Record], *, whole: bool) ->
     model = ChatResponse if shape is ChatShape else GenerateResponse
     made, watch = shape("m"), Stopwatch()
     encode_whole = partial(encode_answer, shape=made, watch=watch)
-    writer = CompletionWriter(encode_whole) if whole else AnswerLineWriter(made, watch, {})
+    writer = CompletionWriter(encode_whole) if whole else AnswerLineWriter(made, watch)
     data = b"".join(map(writer.write, records)) + writer.end()
     seen: dict[str, Any] = {"text": "", "thinking": "", "calls": [], "logprobs": [], "done": False}
     for line in [data.decode()] if whole else data.decode().splitlines():

@@ -200,7 +200,7 @@ def ticking() -> Stopwatch:
 
 def write(shape: type[AnswerShape], records: Sequence[Record]) -> list[str]:
     """The lines without what is the same in all."""
-    writer = AnswerLineWriter(shape("m", NOW), ticking(), {})
+    writer = AnswerLineWriter(shape("m", NOW), ticking())
     data = (b"".join(map(writer.write, records)) + writer.end()).decode()
     assert all(line.startswith(HEAD) for line in data.splitlines())
     return [line.removeprefix(HEAD) for line in data.removesuffix("\n").split("\n")]
@@ -264,7 +264,7 @@ def test_records_become_lines(shape: type[AnswerShape], records: list[Record], l
 
 
 def test_records_become_one_body() -> None:
-    writer = CompletionWriter(partial(encode_answer, shape=ChatShape("m", NOW), watch=ticking()), {"X": "y"})
+    writer = CompletionWriter(partial(encode_answer, shape=ChatShape("m", NOW), watch=ticking()))
     call = ToolCallDelta(0, None, "f", '{"a":1}')
     for record in (
         Record(reasoning="t"),
@@ -289,7 +289,7 @@ def test_records_become_one_body() -> None:
         "prompt_eval_duration": 0,
         "eval_duration": 1,
     }
-    assert writer.headers == {"X": "y"}
+    assert writer.headers == {}
 
 
 def test_no_text_ends_a_line() -> None:
@@ -300,18 +300,18 @@ def test_no_text_ends_a_line() -> None:
 
 
 def test_a_failure_is_a_line_and_no_orderly_end() -> None:
-    writer = AnswerLineWriter(ChatShape("m"), Stopwatch(), {})
+    writer = AnswerLineWriter(ChatShape("m"), Stopwatch())
     assert (writer.content_type, writer.keep_alive, writer.cut_after_failure) == ("application/x-ndjson", b"", True)
     assert writer.fail(Unavailable("gone")) == b'{"error":"gone"}\n'
 
 
 def test_what_no_client_could_read_is_an_error() -> None:
-    writer = AnswerLineWriter(ChatShape("m"), Stopwatch(), {})
+    writer = AnswerLineWriter(ChatShape("m"), Stopwatch())
     with pytest.raises(ProtocolError, match="more answers"):
         writer.write(Record(index=1, response="x"))
     with pytest.raises(ProtocolError, match="'f' with arguments that are no JSON object"):
         writer.write(Record(tool_calls=(ToolCallDelta(0, None, "f", "[1]"),)))
-    writer = AnswerLineWriter(ChatShape("m"), Stopwatch(), {})
+    writer = AnswerLineWriter(ChatShape("m"), Stopwatch())
     endless = Record(tool_calls=(ToolCallDelta(1, None, "f", "{" + " " * 1_000_000),))
     for _ in range(4):
         assert writer.write(endless) == b""

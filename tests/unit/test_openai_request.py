@@ -342,17 +342,17 @@ def test_unknown_fields_are_told_and_logged_once(streaming: bool) -> None:
         for _ in range(3):
             asked = ask(stream=streaming, store=True, verbosity="low", **{name: "secret", "x" * 1000: 1})
             assert asked.request == expected(streaming=streaming, foreign=Foreign("openai", {"verbosity": "low"}))
-            assert asked.writer.headers["X-Tokengrid-Ignored"] == f"store, {name}, verbosity"
+            assert asked.headers["X-Tokengrid-Ignored"] == f"store, {name}, verbosity"
     assert [entry["field"] for entry in logs if entry["field"] == name] == [name]
     assert "secret" not in str(logs)
-    assert "X-Tokengrid-Ignored" not in ask(stream=streaming, store=None).writer.headers
+    assert "X-Tokengrid-Ignored" not in ask(stream=streaming, store=None).headers
 
 
 @pytest.mark.parametrize(("detail", "told"), [("low", True), ("auto", False), (None, False)])
 def test_how_closely_to_look_at_an_image_is_ignored(detail: str | None, told: bool) -> None:
     url = {"url": "https://example.org/a.jpg", "detail": detail}
     asked = ask(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": url}]}])
-    assert (asked.writer.headers.get("X-Tokengrid-Ignored") == "messages.image_url.detail") is told
+    assert (asked.headers.get("X-Tokengrid-Ignored") == "messages.image_url.detail") is told
 
 
 def test_thinking_of_which_nothing_is_known_is_left_out() -> None:
@@ -369,4 +369,4 @@ def test_what_depends_on_the_model(features: tuple[str, ...], reasoning: Reasoni
     asked = OPENAI.parse(Call("chat-completion", catalogue, {}, {}, {}, "r", json.dumps(fields).encode()))
     assert isinstance(asked, Ask)
     assert asked.request.reasoning == reasoning
-    assert ("X-Tokengrid-Ignored" in asked.writer.headers) is not bool(features)
+    assert ("X-Tokengrid-Ignored" in asked.headers) is not bool(features)

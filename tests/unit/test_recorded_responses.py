@@ -152,12 +152,6 @@ def test_a_record_that_is_not_whole_is_not_told() -> None:
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
-def test_a_response_that_the_version_before_has_kept_is_shown_as_it_is() -> None:
-    draft = make_draft(read(background=True), "m")
-    head = decode(BackgroundHead, b'{"response":%b,"items":[],"streamed":true}' % join_output(draft.encode()))
-    assert show_response(KeptAnswer(b"", b"{}", "ended", cut=True, rendered=True), head) == b"{}"
-
-
 def test_a_response_has_its_whole_in_its_end_and_a_stream_only_where_it_is_asked_for() -> None:
     _, body = write(RECORDS)
     assert len(decode(RecordedEnd, body).records) < len(RECORDS)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.fakes.unasked_stream import open_unasked
 from tg_base.client import ResponseStream
 from tg_base.client.response_stream import MAX_BUFFERED_BYTES
 from tg_schema import Error, TextCompletionResponse, Token, ToolCallDelta, encode
@@ -18,7 +19,7 @@ Stream = ResponseStream[TextCompletionResponse]
 
 @pytest.fixture
 async def stream() -> AsyncIterator[Stream]:
-    opened = ResponseStream("s", TextCompletionResponse, 5.0)
+    opened = open_unasked(timeout=5.0)
     yield opened
     opened.close()
 
@@ -174,7 +175,7 @@ async def test_a_stream_that_is_closed_needs_no_garbage_collector(fails: bool) -
     gc.collect()
     gc.disable()
     try:
-        opened = ResponseStream("s", TextCompletionResponse, 5.0)
+        opened = open_unasked(timeout=5.0)
         freed = weakref.ref(opened)
         put(opened, "a", last=not fails)
         assert text_of(opened.poll()) == "a"

@@ -35,7 +35,7 @@ LAST = Record(response="", in_token=10, out_token=4, finish_reason="stop", end_o
 
 
 def stream(records: Sequence[Record], **fields: Any) -> list[dict[str, Any]]:
-    writer = EventWriter(make_draft(read(**fields), "m"), {})
+    writer = EventWriter(make_draft(read(**fields), "m"))
     return read_events(b"".join(join_output(writer.write(record)) for record in records) + join_output(writer.end()))
 
 
@@ -169,7 +169,7 @@ def test_mixed_calls_come_one_after_the_other() -> None:
 
 
 def test_a_call_is_over_as_soon_as_it_is_whole_and_another_begins() -> None:
-    writer = EventWriter(make_draft(read(), "m"), {})
+    writer = EventWriter(make_draft(read(), "m"))
     writer.write(call(0, '{"a":1}', "f"))
     assert shapes(read_events(join_output(writer.write(call(1, "{", "g"))))) == [
         "function_call_arguments.done",
@@ -217,7 +217,7 @@ def test_an_answer_that_was_cut_is_incomplete(reason: FinishReason, told: str) -
 )
 @pytest.mark.parametrize("records", [[], [Record(response="Hel"), call(0, '{"a', "f"), call(1, "{", "g")]])
 def test_a_failure_is_the_last_event(error: TgError, code: str, records: list[Record]) -> None:
-    writer = EventWriter(make_draft(read(), "m"), {})
+    writer = EventWriter(make_draft(read(), "m"))
     events = read_events(
         b"".join(join_output(writer.write(record)) for record in records) + join_output(writer.fail(error))
     )
@@ -292,7 +292,7 @@ def test_every_field_that_open_responses_requires_is_there() -> None:
 
 
 def test_what_is_kept_of_a_stream_is_bounded() -> None:
-    writer = EventWriter(make_draft(read(), "m"), {})
+    writer = EventWriter(make_draft(read(), "m"))
     records = [Record(response="x" * 1_000_000)] * 6
     with pytest.raises(TooLarge, match="set max_output_tokens"):
         b"".join(join_output(writer.write(record)) for record in records)
@@ -306,7 +306,7 @@ def test_counts_beside_a_text_are_told() -> None:
 
 
 def test_how_many_items_a_stream_has_is_bounded() -> None:
-    writer = EventWriter(make_draft(read(**SEALED), "m"), {})
+    writer = EventWriter(make_draft(read(**SEALED), "m"))
     many = [Record(signature="x:")] * (MAX_ANSWER_BYTES // ITEM_BYTES)
     with pytest.raises(TooLarge, match="set max_output_tokens"):
         list(map(writer.write, many))

@@ -1,6 +1,7 @@
 """Records and codec without a broker: what is written, what is read, and what is refused."""
 
 import json
+import pickle
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from tg_schema import (
 from tg_schema.completion import COUNTS
 from tg_schema.conversation import ForeignPart, ReasoningPart
 from tg_schema.errors import BadRequest
+from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec
 from tg_schema.text_completion import Foreign, Reasoning
 from tg_schema.tool import ToolRequest, ToolResponse
 
@@ -100,6 +102,7 @@ FULL: list[Any] = [
         "place",
         "where it is",
         schema_strict=True,
+        continuation=(TEXT, "more"),
     ),
     TextCompletionResponse(
         ERROR,
@@ -108,6 +111,7 @@ FULL: list[Any] = [
         (ModelInfo("m", "o", 1, 512, 2048, 192, (2, 3)),),
         (1, 2),
         ((0.5, -0.5),),
+        (7, 9),
         index=1,
         signature="s1",
         stopped_by="x",
@@ -294,3 +298,10 @@ def test_a_finish_reason_of_a_newer_peer_is_a_plain_end(kind: Any) -> None:
     for wrong in ({"finish_reason": 5}, {**newer, "model": 5}, {**newer, "out_token": -1}, [newer]):
         with pytest.raises(BadRequest, match="wrong field"):
             decode(kind, json.dumps(wrong))
+
+
+@pytest.mark.parametrize("spec", [TEXT_COMPLETION, PROMPT, AGENT, ServiceSpec("mine", ToolRequest, ToolResponse)])
+def test_a_service_is_the_same_in_another_process(spec: ServiceSpec[Any, Any]) -> None:
+    again = pickle.loads(pickle.dumps(spec))
+    # Both are keys of caches there.
+    assert (again, hash(again)) == (spec, hash(spec))

@@ -124,3 +124,13 @@ def test_a_byte_order_mark_is_one_at_the_very_beginning_only() -> None:
     assert read([mark + b"data: a\n\n"]) == read([mark, b"data: a\n", b"\n"]) == [b"a"]
     later = [b"data: a\n\n", mark + b"data: b\n\n"]
     assert read(later) == read([b"".join(later)]) == [b"a"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([b"", b": keep-alive\n\n"]))), st.data())
+def test_the_last_id_is_known_however_it_is_split(events: list[tuple[bool, bytes]], data: st.DataObject) -> None:
+    numbers = [b"id: %d\n" % number if numbered else b"" for number, (numbered, _) in enumerate(events)]
+    stream = b"".join([number + b"data: x\n\n" + filler for number, (_, filler) in zip(numbers, events, strict=True)])
+    decoder = ServerSentEvents()
+    read = [event for part in data.draw(split(stream)) for event in decoder.feed(part)]
+    assert read == [b"x"] * len(events)
+    assert decoder.last_id == next((b"%d" % int(each[4:]) for each in reversed(numbers) if each), b"")

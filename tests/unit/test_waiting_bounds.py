@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tg_base.bus.memory import MemoryBus
+from tg_gateway.access import Limits
 from tg_gateway.dialects import Answer, Background, Keep, Waiting
 from tg_gateway.jobs import JobLogs, JobStore, QueueBounds
 from tg_gateway.jobs.claim import Claim
@@ -43,7 +44,7 @@ async def test_what_has_waited_is_not_the_oldest_when_it_is_made() -> None:
 async def test_what_others_make_of_what_a_gateway_has_put_is_bounded() -> None:
     bus = MemoryBus()
     one, other = (JobStore(JobLogs(bus, Topics(), key_answers=2)) for _ in range(2))
-    bounds = QueueBounds(one.logs, max_key=2, max_all=100)
+    bounds = QueueBounds(one.logs, Limits(waiting=2, all_waiting=100))
     names = [f"r{number}" for number in range(20)]
     for name in names:
         await bounds.admit("k", name, 60.0, "text-completion")

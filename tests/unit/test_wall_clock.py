@@ -11,7 +11,7 @@ WALL = re.compile(
 )
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
-    "base/tg_base/client/asked_call.py",  # when a call was asked and ended, of its record of usage
+    "base/tg_base/client/call_account.py",  # when a call was asked and ended, of its record of usage
     "base/tg_base/client/shared_time.py",  # gateways compare what each other's clocks say
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "base/tg_base/llm/guard.py",  # when the first content of a call came, of its record of usage
@@ -29,6 +29,7 @@ READERS = {
     "gateway/tg_gateway/dialects/ollama/answer_shape.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/chat/writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/openai/completion_writers.py",  # the field `created`
+    "gateway/tg_gateway/dialects/batches.py",  # `created_at`, and a deadline of a day
     "gateway/tg_gateway/dialects/responses/compaction.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/responses/response_draft.py",  # the fields `created_at` and `completed_at`
     "gateway/tg_gateway/jobs/logs.py",  # how old a log is: other gateways made it

@@ -1,6 +1,5 @@
 """VertexClaude -> SDK -> socket: only this file imports Anthropic's SDK, which takes seconds."""
 
-import json
 from typing import cast
 
 import anthropic
@@ -26,10 +25,4 @@ def connect(endpoint: VertexEndpoint) -> PreparedConnection:
         http_client=httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), timeout=None),
     )
     calls = find_calls(client, endpoint.model)
-    return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)), FAILURES, _find_version)
-
-
-def _find_version(body: bytes) -> bytes:
-    """The API's version, which the SDK knows; here it stands in the body, not in a header."""
-    version = json.loads(body)["anthropic_version"]
-    return f'"anthropic_version":{json.dumps(version)},'.encode()
+    return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)), FAILURES)

@@ -4,9 +4,12 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
-from tg_base.llm import ANSWERS, SdkWire, anthropic, gemini
+from tg_base.llm import ANSWERS, RouteCall, SdkWire, anthropic, gemini
 from tg_schema import TextCompletionRequest
 from tg_vertexai.endpoint import VertexEndpoint
+
+CLAUDE_VERSION = "vertex-2023-10-16"
+"""The only version of the Messages API that Vertex AI has, by its reference."""
 
 
 class VertexClaudeOptions(anthropic.ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,6 +53,11 @@ class VertexClaude(anthropic.Claude[VertexClaudeOptions]):
         # The address names the model.
         del fields["model"]
         return self.call(ANSWERS, fields, request)
+
+    @override
+    def call(self, route: str, fields: dict[str, Any], request: TextCompletionRequest) -> RouteCall:
+        # In the body, where Anthropic's own API has it as a header.
+        return super().call(route, {"anthropic_version": CLAUDE_VERSION, **fields}, request)
 
 
 class VertexGemini(gemini.Gemini[VertexGeminiOptions]):

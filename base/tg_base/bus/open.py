@@ -24,7 +24,7 @@ def find_bus(url: str, *option: str) -> EntryPoint:
         BadRequest: at `option`; no installed package has such a bus. The message has all that are installed.
     """
     try:
-        # No more of the URL, which an error shows: a password may stand behind the colon.
+        # Name only the scheme in the error: the rest of the URL may hold a password.
         return find_entry_point(BUSES, url.partition(":")[0].partition("+")[0].lower(), "bus", "")
     except NotFound as error:
         raise BadRequest(f"{error.message}; write memory:// or pulsar://host:port, for instance").at(*option) from None
@@ -35,7 +35,8 @@ async def open_bus(url: str, options: BusOptions | None = None) -> AsyncIterator
     """Open the bus that the URL names, and close it on leaving.
 
     `memory://` is a new bus for each call, shared through the object. `pulsar://host:port` and
-    `pulsar+ssl://host:port` are an Apache Pulsar broker, which need not be running yet. Other packages bring others.
+    `pulsar+ssl://host:port` are an Apache Pulsar broker, which need not be running yet. Other packages bring other
+    buses.
 
     Raises:
         BadRequest: the URL names no bus, or a secret or file that the options name is missing.

@@ -43,9 +43,9 @@ class Announced:
         served: whether there is a processor.
         features: those that all of them have, since any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
-        models: what different models they have; any of them may take a request.
-        cools_until: until then the model of all of them is better not asked; 0 = that of one may be asked.
-        failing: the type of the error for which it cools down.
+        models: the different models of these processors; a request may reach any of them.
+        cools_until: when the first of their models may be asked again; 0 = one of them does not cool down.
+        failing: the type of the error that made the model cool down.
     """
 
     queues: tuple[str, ...]
@@ -115,7 +115,7 @@ class AdmissionControl:
         """What is announced for a queue, once all of its processors have the same model.
 
         Raises:
-            Unavailable: they have several.
+            Unavailable: they have several models.
         """
         queue = route.request
         announced = self.find(queue)

@@ -1,10 +1,10 @@
-"""Requestor -> processors: cancels, heartbeats and nacks, sent in the background: leaving a stream never waits."""
+"""Requestor -> processors and requestors: control messages, sent in the background: leaving a stream never waits."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tg_base.bus import Bus
-from tg_base.protocol import Announce, Cancel, Control, Outbox, StreamKey
+from tg_base.protocol import ECHO_PROPERTY, PEER_PROPERTY, Announce, Cancel, Control, Outbox, StreamKey
 from tg_schema.topics import Topics
 
 CANCEL_REPEAT_SECONDS = 5.0
@@ -96,6 +96,12 @@ class ControlSender:
         """Ask a process, or all, to announce to an inbox now what they serve."""
         topic = self._topics.announce if processor is None else self._topics.control(processor)
         self._outbox.put(topic, announce)
+
+    def tell_peers(self, message: object, inbox: str, peer: str | None) -> None:
+        """Send a record to all requestors, or to the inbox of one; they see it as from our inbox."""
+        # The mark of an echo makes older requestors ignore the message, as the echo of somebody else.
+        marks = {PEER_PROPERTY: inbox, ECHO_PROPERTY: PEER_PROPERTY}
+        self._outbox.put(peer or self._topics.presence, message, marks)
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is sent, at most this long."""

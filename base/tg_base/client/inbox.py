@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from tg_base.bus import Delivery
+from tg_base.client.asked_stream import AskedStream
 from tg_base.client.control_sender import ControlSender
-from tg_base.client.response_stream import AskedStream
 from tg_base.protocol import Ack, FairSpacing, Frame, Heartbeat, LinkReport, Nack, whole_number
 from tg_base.telemetry import RESENDS
 from tg_schema import decode
@@ -95,11 +95,11 @@ class Inbox:
         topic: the inbox's topic, by which processors identify this requestor.
         controls: sends acknowledgements and nacks.
         time: a monotonic clock, in seconds.
-        on_frame: takes each frame that is due, except records of bound streams, with its processor and the number of
-            its link.
+        on_frame: takes each frame that is due, except later records of bound streams, with its processor and the number
+            of its link.
         on_link: gets the process of each new link, before any message of the link is passed on.
         on_other: takes messages that are not of a link.
-        streams: by id. A stream that is bound to this processor, link and attempt gets its records directly.
+        streams: by id. A stream that is bound to this processor, link and attempt gets its later records directly.
     """
 
     def __init__(
@@ -168,15 +168,16 @@ class Inbox:
         stream, kind = self._streams.get(frame.stream), frame.kind
         if (
             stream is None
-            or stream.processor != processor
-            or stream.link != link
-            or stream.attempt != frame.attempt
+            or not (attempt := stream.attempt).pieces
+            or attempt.processor != processor
+            or attempt.link != link
+            or attempt.key.attempt != frame.attempt
             or kind not in {"record", "end"}
         ):
             self._on_frame(processor, link, frame)
         # `put` refuses if the stream has failed, for instance because of a slow reader: nobody waits for the rest.
         elif not stream.put(bytes(frame.record), last=kind == "end") and kind != "end":
-            self._controls.cancel(processor, stream.key)
+            self._controls.cancel(processor, attempt.key)
 
     def on_report(self, report: LinkReport) -> None:
         """A process has reported how far it has sent here."""

@@ -5,12 +5,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tg_base.bus import Bus, Delivery
+from tg_base.client.asked_stream import AskedStream
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
-from tg_base.client.response_stream import AskedStream
 from tg_base.client.shared_time import SharedTime
-from tg_base.protocol import KIND_PROPERTY, Announce, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence, Route
+from tg_base.protocol import (
+    KIND_PROPERTY,
+    PEER_PROPERTY,
+    Announce,
+    AwakeClock,
+    Echo,
+    HeartbeatTiming,
+    LinkReport,
+    Presence,
+    Route,
+)
 from tg_base.telemetry import new_id
 from tg_schema import decode
 from tg_schema.errors import BadRequest, BusError, Unavailable
@@ -23,16 +33,17 @@ class Liveness:
     Args:
         bus: carries the echoes.
         topics: the names of our own topics.
-        inbox: the requestor's, whose links are dropped with a dead process.
+        inbox: the requestor's inbox; the links of a dead process are removed from it.
         controls: sends to processes.
         timing: when a silent process counts as dead.
         clock: measures silence.
-        time: by the clocks of the processes.
+        time: the shared time, by the clocks of the processes.
 
     Attributes:
         presence: the processes that are known.
         time: as given.
         end: called with the reason if this process cannot go on.
+        on_peer: gets another requestor's inbox and its message.
     """
 
     def __init__(
@@ -53,6 +64,7 @@ class Liveness:
         self._ask_at = -math.inf
         self._announce = Announce(inbox.topic, new_id(8))
         self.end: Callable[[BusError], None] = _ignore
+        self.on_peer: Callable[[str, bytes], None] = _ignore
         self._echo = Echo(bus, topics.presence, clock, timing.interval)
         self._inbox_echo = Echo(bus, inbox.topic, clock, timing.interval)
 
@@ -72,7 +84,7 @@ class Liveness:
             self.on_presence(delivery)
         elif kind == "report":
             self._on_report(decode(LinkReport, delivery.body))
-        elif not self._inbox_echo.take(delivery):
+        elif not (self._take_peer(delivery) or self._inbox_echo.take(delivery)):
             raise BadRequest(f"not for an inbox: it needs the property `link`, or `{KIND_PROPERTY}` with a known kind")
 
     def on_presence(self, delivery: Delivery) -> None:
@@ -81,7 +93,7 @@ class Liveness:
         Raises:
             BadRequest: the message is no such record.
         """
-        if self._echo.take(delivery):
+        if self._take_peer(delivery) or self._echo.take(delivery):
             return
         presence = decode(Presence, delivery.body)
         if presence.birth not in {"", self._announce.birth}:
@@ -98,6 +110,13 @@ class Liveness:
         # A new process does not know us: with a heartbeat now, it knows our clock's offset before our first request.
         if new:
             self._inbox.send_heartbeat(presence.processor)
+
+    def _take_peer(self, delivery: Delivery) -> bool:
+        """Whether this is a message among requestors; our own to all comes back."""
+        peer = delivery.properties.get(PEER_PROPERTY, "")
+        if peer not in {"", self._inbox.topic}:
+            self.on_peer(peer, delivery.body)
+        return bool(peer)
 
     def _on_report(self, report: LinkReport) -> None:
         self.presence.note(report)
@@ -138,11 +157,12 @@ class Liveness:
 
     def send_heartbeats(self, streams: Iterable[AskedStream]) -> None:
         """Send a heartbeat to each process that has a link to us, is new, or answers one of our streams."""
-        # With the lowest number of a link by which each process answers.
+        # Each heartbeat has the lowest number of a link by which its process answers.
         bound: dict[str, int] = {}
         for stream in streams:
-            if stream.processor is not None and not stream.failed:
-                bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
+            processor, link = stream.attempt.processor, stream.attempt.link
+            if processor is not None and not stream.failed:
+                bound[processor] = min(bound.get(processor, link), link)
         for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
             self._inbox.send_heartbeat(processor, bound.get(processor, -1))
         self._inbox.ask_again()
@@ -188,5 +208,5 @@ class Liveness:
         return (was_served and not is_recent) or self.presence.is_stalled(queue, asked_at)
 
 
-def _ignore(reason: BusError) -> None:
-    """Nobody can end yet."""
+def _ignore(*_: object) -> None:
+    """Does nothing, until somebody can end the process or hears other requestors."""

@@ -13,8 +13,8 @@ from tg_base.runtime import is_set_within
 UNNOTICED_SECONDS = 60.0
 """How long a broker may deliver requests to a suspended or partitioned processor before it notices."""
 SUSPICIOUS_HEARTBEATS = 2
-"""Within `UNNOTICED_SECONDS` of a death: heartbeat intervals after which a waiting request is published again, if
-a processor could take it."""
+"""Heartbeat intervals after which a waiting request is published again if a processor could take it, within
+`UNNOTICED_SECONDS` of a death."""
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class Membership:
         return [service.presence for _, service in self._serving(queue)]
 
     def overdue(self, queue: str, *, since: float) -> list[Presence]:
-        """The processors of a queue whose process was heard of since that time, and has been overdue after it."""
+        """The processors of a queue whose process was last heard at or after `since`, and is overdue now."""
         limit = self._time() - self._timing.overdue_after
         return [service.presence for member, service in self._serving(queue) if since <= member.at < limit]
 

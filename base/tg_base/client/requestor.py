@@ -1,76 +1,53 @@
 """Caller -> bus -> caller: the requesting end of all streams of one process.
 
-The requestor is the only authority over a stream. It names the stream, binds it to the first processor that accepts it,
-retries it while nothing was relayed, and cancels it.
+The requestor is the only authority over a stream. It names the stream, asks, and cancels it; what becomes of it
+meanwhile is decided in `attempts.py`.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from contextvars import Context
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-import structlog
 from typing_extensions import override
 
-from tg_base.bus import Bus, Delivery
+from tg_base.bus import Bus
 from tg_base.client.admission import AdmissionControl, Announced
+from tg_base.client.asked_stream import AskedStream, Terms
+from tg_base.client.attempt import Attempt, StreamOrigin
+from tg_base.client.attempts import Attempts
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.call_account import CallAccount
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
-from tg_base.client.response_stream import ADOPTED, AskedStream, ResponseStream, StreamOrigin, Terms
-from tg_base.client.route_plans import RoutePlans
-from tg_base.client.route_run import RouteRun
+from tg_base.client.plain_answers import PlainAnswers
+from tg_base.client.request_sender import RequestSender
+from tg_base.client.response_stream import ResponseStream
+from tg_base.client.route_plans import RoutePlans, RouteRun
 from tg_base.client.shadows import Shadows
 from tg_base.client.shared_time import SharedTime
-from tg_base.client.start_confirmations import StartConfirmations
 from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
-    MAX_NUMBER,
     Adopt,
     AwakeClock,
     EncodedRequest,
-    Frame,
     HeartbeatTiming,
-    Presence,
     Route,
     RoutePlan,
     StreamKey,
     Subscriptions,
-    publish_dead_letter,
 )
-from tg_base.runtime import running, start_task
-from tg_base.telemetry import ATTEMPTS, REFUSALS, new_id, trace
+from tg_base.runtime import running
+from tg_base.telemetry import REFUSALS, new_id, trace
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, BusError, RateLimited, TooLarge, Unavailable
-from tg_schema.features import Feature
+from tg_schema.errors import Unavailable
+from tg_schema.features import CONTINUATION, Feature
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
-
-log = structlog.get_logger()
-
-MAX_ATTEMPTS = 3
-"""A request without output fails when this many processors have lost it.
-
-Silence alone never gets that far: the second silent processor ends the request.
-"""
-MAX_SILENCED = 2
-"""Processors that may fall silent over a request. One may have been killed or cut off by chance; a second one is no
-coincidence."""
-ADOPTION_SECONDS = 5.0
-"""Seconds that a processor has to say that it has an answer which we adopt; one of an older version says nothing."""
-_NOT_ADOPTED = Unavailable("the processor does not have the answer any more; ask again")
-MAX_LEFT = 1024
-"""Streams whose late frames stop nothing, since another requestor adopts them: the newest ones. Frames come late for
-seconds, and such a cancel counts no more once the stream is adopted."""
-PUBLISH_TIMEOUT_SECONDS = 4.5
-"""Seconds that the bus has to accept a request."""
 
 
 class Requestor:
@@ -79,9 +56,8 @@ class Requestor:
     Args:
         bus: carries everything.
         topics: the names of our own topics.
-        plain: response topics of plain peers, which know no inbox; others are read from their first request on.
-        queues: request topics that will be used: if there is one, the processors are asked on entering to announce
-            themselves; otherwise at the first use of a queue of which none is known.
+        queues: request topics that will be used. If there are any, processors are asked on entering to announce
+            themselves; otherwise at the first use of a queue without a known processor.
         timing: the heartbeat interval, and when a silent processor counts as dead.
         time: the shared time of all requestors on this bus, from the processors' announcements.
         plans: the routes that it carries out, by name.
@@ -97,7 +73,6 @@ class Requestor:
         bus: Bus,
         topics: Topics,
         *,
-        plain: tuple[str, ...] = (),
         queues: tuple[str, ...] = (),
         timing: HeartbeatTiming | None = None,
         time: SharedTime | None = None,
@@ -105,49 +80,64 @@ class Requestor:
     ) -> None:
         self.bus = bus
         self.topics = topics
-        self._plain = {*plain}
-        self._opening_plain = asyncio.Lock()
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
         self.time = time or SharedTime()
         self.routes = RoutePlans(plans or {}, lambda queue: self.admission.find(queue))
         self._shadows = Shadows(self.stream)
         self._streams: dict[str, AskedStream] = {}
-        # Those that another requestor adopts: their late frames stop nothing.
-        self._left: deque[str] = deque(maxlen=MAX_LEFT)
-        self._asking: set[asyncio.Task[object]] = set()
         self._calls = CallAccount(bus, topics)
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         clock = self._clock = AwakeClock()
-        self._controls = ControlSender(self.bus, self.topics, clock)
-        self._starts = StartConfirmations(self.bus, self.topics, self._controls)
-        self._inbox = Inbox(
+        controls = self._controls = ControlSender(self.bus, self.topics, clock)
+        inbox = self._inbox = Inbox(
             self.topics.inbox(new_id()),
-            self._controls,
+            controls,
             clock,
-            self._on_frame,
+            lambda *frame: self._attempts.on_frame(*frame),
             on_link=lambda processor: self.presence.notice(processor),
             on_other=lambda delivery: self._liveness.on_inbox(delivery),
             streams=self._streams,
         )
         self._liveness = Liveness(
-            self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock, time=self.time
+            self.bus, self.topics, inbox, controls, timing=self._timing, clock=clock, time=self.time
         )
         self.presence = self._liveness.presence
         self.admission = AdmissionControl(self.presence)
-        self._warm = WarmProcesses(self.bus, self.topics, self._inbox.topic, self.presence, self.admission)
-        handlers = {self._inbox.topic: self._inbox.take, self.topics.presence: self._liveness.on_presence}
-        handlers |= dict.fromkeys(self._plain, self._on_plain)
+        warm = WarmProcesses(self.presence, self.admission)
+        self._sender = RequestSender(
+            self.bus,
+            self.topics,
+            inbox.topic,
+            clock=clock,
+            controls=controls,
+            warm=warm,
+            read_plain=lambda topic: self._plain.read(topic),
+        )
+        self._attempts = Attempts(
+            self.bus,
+            self.topics,
+            clock,
+            controls,
+            streams=self._streams,
+            sender=self._sender,
+            warm=warm,
+            liveness=self._liveness,
+            admission=self.admission,
+            calls=self._calls,
+        )
+        handlers = {inbox.topic: inbox.take, self.topics.presence: self._liveness.on_presence}
         async with AsyncExitStack() as stack:
             self._subscriptions = await stack.enter_async_context(Subscriptions(self.bus, give_up=self._timing.give_up))
             self._liveness.end = self._subscriptions.end
             for topic, handler in handlers.items():
                 await stack.enter_async_context(self._subscriptions.each(topic, handler))
-            stack.callback(self._controls.close)
+            self._plain = await stack.enter_async_context(PlainAnswers(self._subscriptions, self._attempts))
+            stack.callback(controls.close)
             stack.callback(self._liveness.close)
-            stack.callback(self._starts.close)
+            stack.callback(self._sender.close)
             await stack.enter_async_context(self._calls.running())
             await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._send_heartbeats()))
@@ -161,10 +151,7 @@ class Requestor:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._shadows.close()
-        for stream in list(self._streams.values()):
-            self._abandon(stream, Unavailable("this process is shutting down; ask again"))
-        for task in self._asking:
-            task.cancel()
+        self._attempts.shut_down()
         # Send the cancels of unfinished streams before the subscriptions close.
         await self._controls.flush(1.0)
         await self._calls.flush()
@@ -212,9 +199,9 @@ class Requestor:
             BusError: the bus did not take the request.
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
         """
-        terms = Terms(timeout, total, permit, kept=kept)
+        terms = Terms(timeout, total, bounded, permit, kept)
         opening = self._open if route.plan is None else self._open_planned
-        return _EnteredStream(partial(opening, route, request, terms, bounded=bounded), self._close)
+        return _EnteredStream(partial(opening, route, request, terms), self._attempts.close)
 
     def adopt(
         self,
@@ -225,56 +212,45 @@ class Requestor:
         *,
         timeout: float,
     ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
-        """Read on in a kept answer that another requestor has asked for, and has died or left.
+        """Read on in a kept answer whose requestor has died or left.
 
         Args:
             route: the service.
-            request: what the other one has asked, for the record of usage.
-            origin: where it is made.
-            after: the frames that are known, as `ResponseStream.taken` counts them.
+            request: the other requestor's request, for the record of usage.
+            origin: where the answer is made.
+            after: how many frames are known, as `ResponseStream.taken` counts them.
             timeout: as of `stream`.
 
         The stream fails with Unavailable if the processor has died, or does not have the answer.
         """
-        return _EnteredStream(partial(self._adopt, route, request, origin, after, timeout), self._close)
+        return _EnteredStream(partial(self._adopt, route, request, origin, after, timeout), self._attempts.close)
 
     async def _adopt(
         self, route: Route[Any, Any], request: object, origin: StreamOrigin, after: int, timeout: float
     ) -> AskedStream:
-        stream = AskedStream(
-            origin.stream,
-            trace.child(origin.stream),
-            route,
-            request,
-            Terms(timeout, None, None),
-            needed=_list_features(route, request),
-            time=self._clock,
-        )
-        stream.attempt, stream.processor, stream.taken = origin.attempt + ADOPTED, origin.processor, after
-        # Nobody else may be asked. No link of it is known yet that could be over.
-        stream.relayed = stream.adopted = True
-        stream.body, stream.link = b"", MAX_NUMBER
-        if stream.call is not None:
-            stream.call.pieces = after
+        name, now = origin.stream, asyncio.get_running_loop().time()
+        attempt = Attempt(StreamKey(name, 1), route, trace.child(name), self._clock(), now)
+        stream = AskedStream(attempt, request, Terms(timeout), needed=_list_features(route, request))
+        # Nobody else may be asked.
+        stream.forget_request()
+        attempt.adopt(origin, after)
+        stream.taken = after
         self._streams[stream.id] = stream
         self.admission.unanswered[route.request] += 1
-        # From now on it can be found dead.
+        # From now on its process can be found dead.
         self.presence.notice(origin.processor)
-        self._controls.send(origin.processor, Adopt(stream.key, self._inbox.topic, after))
+        self._controls.send(origin.processor, Adopt(attempt.key, self._inbox.topic, after))
         return stream
 
-    async def _open_planned(
-        self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool
-    ) -> AskedStream:
+    async def _open_planned(self, route: Route[Any, Any], request: object, terms: Terms) -> AskedStream:
         """Ask the first model of a route that takes the request."""
         needed = _list_features(route, request)
-        run = self.routes.begin(route, needed, bounded=bounded)
-        terms = terms._replace(run=run, fall_back=self._fall_back)
+        run = self.routes.begin(route, needed)
         stream: AskedStream | None = None
         try:
             while stream is None:
                 try:
-                    stream = await self._open(run.route, request, terms, bounded=bounded)
+                    stream = await self._open(run.route, request, terms, run)
                 except TgError as error:
                     if not run.go_on(error):
                         raise
@@ -284,59 +260,35 @@ class Requestor:
         self._shadows.copy(stream, request, needed)
         return stream
 
-    async def _open(self, route: Route[Any, Any], request: object, terms: Terms, *, bounded: bool) -> AskedStream:
-        # Look up both once, and hand them on.
+    async def _open(
+        self, route: Route[Any, Any], request: object, terms: Terms, run: RouteRun | None = None
+    ) -> AskedStream:
+        # Look up features and announcements once, and hand them on.
         needed, announced = _list_features(route, request), self.admission.find(route.request)
         if not route.plain:
             # Do not call `check`: each request passes here, and hardly any has to wait.
             if not announced.served or len(announced.models) > 1:
                 announced = await self._find_first(route)
             announced.check(needed)
-        if bounded:
+        if terms.bounded:
             self.admission.check(route, announced)
-        name = new_id()
-        stream = AskedStream(name, trace.child(name), route, request, terms, needed=needed, time=self._clock)
+        name, now = new_id(), asyncio.get_running_loop().time()
+        attempt = Attempt(StreamKey(name, 1), route, trace.child(name), self._clock(), now)
+        continued = CONTINUATION in announced.features
+        stream = AskedStream(attempt, request, terms, needed=needed, continued=continued, run=run)
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
         self.admission.unanswered[route.request] += 1
         published = False
         try:
-            await self._ask(stream, announced)
+            await self._sender.ask(stream, announced)
             published = True
         finally:
             if not published:
-                # What was not sent is no call.
-                stream.call = None
-                self._close(stream)
+                # A request that was not sent is no call of a model.
+                stream.attempt.operation = None
+                self._attempts.close(stream)
         return stream
-
-    async def _read_plain(self, topic: str) -> None:
-        """Read what plain peers answer there: an edit has added their flow."""
-        async with self._opening_plain:
-            if topic not in self._plain:
-                each = self._subscriptions.each(topic, self._on_plain, Context())
-                await self._exit.enter_async_context(each)
-                self._plain.add(topic)
-
-    def _close(self, stream: AskedStream) -> None:
-        """The caller has left: stop the work, if it is not complete."""
-        del self._streams[stream.id]
-        if stream.fetched:
-            self._starts.stop(stream.id)
-        self.admission.unanswered[stream.route.request] -= 1
-        if stream.left:
-            self._left.append(stream.id)
-            # Who adopts it sees all of its call.
-            stream.call = None
-        elif not stream.complete:
-            self._cancel(stream)
-        if stream.place is not None:
-            stream.place_at(None)
-        if stream.run is not None:
-            stream.run.leave()
-            self._shadows.end(stream)
-        self._calls.close(stream)
-        stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Before queuing, refuse a request that no processor could serve, with `stream`'s BadRequest or Unavailable."""
@@ -358,129 +310,18 @@ class Requestor:
             raise
         return await self.admission.settle(route)
 
-    async def _ask(self, stream: AskedStream, announced: Announced) -> None:
-        if stream.route.plain and stream.route.response not in self._plain:
-            await self._read_plain(stream.route.response)
-        withheld = stream.permit is not None
-        warm = stream.cache_key is not None and stream.attempt == 1 and not withheld
-        if warm and await self._warm.ask(stream):
-            return
-        in_parts = not stream.route.plain and len(stream.body) <= announced.request_bytes
-        if withheld and not in_parts:
-            raise Unavailable("a processor of this queue is of a version that begins at once; upgrade it, or ask later")
-        try:
-            async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
-                try:
-                    large = len(stream.body) > self.bus.max_message
-                    await self._publish(stream, in_parts=in_parts and (large or withheld))
-                except TooLarge:
-                    # Only now may we learn that the broker's limit is lower.
-                    if not in_parts:
-                        raise
-                    await self._publish(stream, in_parts=True)
-        except TimeoutError:
-            # The publish may still succeed later: the stream's cancel is then read by whichever processor takes it.
-            raise BusError("the bus did not take the request in time; ask again") from None
+    def tell_peers(self, message: object, peer: str | None = None) -> None:
+        """Send a record to all other requestors on this bus, or to one by its inbox; it may be lost."""
+        self._controls.tell_peers(message, self._inbox.topic, peer)
 
-    async def _publish(self, stream: AskedStream, *, in_parts: bool) -> None:
-        properties = stream.headers(self._inbox.topic, in_parts=in_parts).properties
-        await self.bus.publish(stream.route.request, b"" if in_parts else stream.body, properties)
+    def hear_peers(self, take: Callable[[str, bytes], None]) -> None:
+        """From now on, call `take` with the inbox of another requestor and each record that it sends."""
+        self._liveness.on_peer = take
 
     def stop(self, name: str) -> None:
         """Stop the work on a stream now, not only when its caller leaves; nothing if there is none."""
         if (stream := self._streams.get(name)) is not None and not stream.complete:
-            self._cancel(stream)
-
-    def _cancel(self, stream: AskedStream) -> None:
-        if stream.left:
-            return
-        if stream.processor is not None:
-            self._controls.cancel(stream.processor, stream.key)
-        else:
-            self._cancel_queued(stream)
-
-    def _cancel_queued(self, stream: AskedStream) -> None:
-        direct = stream.direct
-        serving = self.presence.processors(stream.route.request) if direct is None else (direct,)
-        self._controls.cancel_queued(serving, stream.key, max(stream.remaining, 0.0))
-
-    def _abandon(self, stream: AskedStream, error: TgError) -> None:
-        stream.fail(error)
-        self._cancel(stream)
-
-    def _lose(self, stream: AskedStream, error: TgError) -> None:
-        """End what a stream's model does for it, with this error unless another model answers."""
-        self._cancel(stream)
-        if not self._fall_back(stream, error):
-            stream.fail(error)
-
-    def _fall_back(self, stream: AskedStream, error: TgError) -> bool:
-        """Ask the next model of a stream's route instead of ending the stream; False = there is none."""
-        run = stream.run
-        if run is None or stream.begun or stream.failed or not self._find_next(run, error):
-            return False
-        failed, stream.route, stream.model, stream.deaths = stream.route, run.route, run.route.model, 0
-        names = {"route": run.plan.name, "failed": failed.model, "following": run.route.model}
-        log.warning("route.fallback", **stream.span.fields, **names, error=error.type)
-        self.admission.unanswered[failed.request] -= 1
-        self.admission.unanswered[run.route.request] += 1
-        self._ask_queue(stream)
-        return True
-
-    def _find_next(self, run: RouteRun, error: TgError) -> bool:
-        """Let a run go on to a model whose queue has room; whether there is one."""
-        while run.go_on(error):
-            with suppress(RateLimited):
-                if run.bounded:
-                    self.admission.check(run.route, self.admission.find(run.route.request))
-                return True
-            run.leave()
-        return False
-
-    def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
-        stream = self._streams.get(frame.stream)
-        # The first processor whose frame of the current attempt arrives owns the stream. Cancel any other processor, so
-        # that no answer is ever stitched from two; after a last frame there is nothing to stop.
-        if stream is None or stream.attempt != frame.attempt or stream.processor not in (None, processor):
-            if not (frame.last or frame.stream in self._left):
-                self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
-            return
-        # Only the first time: a processor repeats this, and by then a later request of the key may be elsewhere.
-        if stream.processor is None and stream.cache_key is not None and frame.kind != "returned":
-            self._warm.note_taken(stream, processor)
-        stream.processor, stream.link = processor, link
-        match frame.kind:
-            case "record" | "end":
-                if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
-                    self._cancel(stream)
-            case "accepted":
-                stream.accept(opening=frame.opening)
-            case "confirm":
-                stream.fetching = False
-                self._starts.confirm(stream, processor, frame.question)
-            case "fetch":
-                stream.fetching = True
-                self._starts.fetch(stream, processor, frame.question)
-            case "returned":
-                self._on_returned(stream)
-
-    def _on_returned(self, stream: AskedStream) -> None:
-        """The processor has not begun, because its slots were taken meanwhile."""
-        stream.note_returned()
-        if stream.failed or stream.relayed:
-            # Of what has begun, only an answer that we adopt is returned.
-            stream.fail(_NOT_ADOPTED)
-            return
-        if stream.direct is not None:
-            self._warm.note_returned(stream)
-            self._ask_queue(stream)
-        else:
-            self._ask_elsewhere(stream)
-
-    def _on_plain(self, delivery: Delivery) -> None:
-        stream = self._streams.get(delivery.properties.get("id", ""))
-        if stream is not None and stream.processor is None:
-            stream.put_plain(delivery.body)
+            self._attempts.stop(stream)
 
     async def _watch(self) -> None:
         while True:
@@ -489,99 +330,13 @@ class Requestor:
             dead, lost = self._liveness.find_dead()
             # Drop a link only after its processor has closed it; otherwise a new epoch would begin.
             self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
-            self._calls.check(self._streams.values(), dead)
-            self._check_all(dead, lost)
-
-    def _check_all(self, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
-        # Do this outside the task itself: while it sleeps, its frame would keep the last stream and its request in
-        # memory.
-        for stream in [stream for stream in self._streams.values() if not stream.failed]:
-            self._check(stream, dead, lost)
+            self._attempts.check(dead, lost)
 
     async def _send_heartbeats(self) -> None:
         while True:
             # Do not sleep on the awake clock, on which only one task may sleep.
             await asyncio.sleep(self._timing.interval)
             self._liveness.send_heartbeats(self._streams.values())
-
-    def _check(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
-        """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.
-
-        The same holds for a stream on a link that its processor has closed, because it believed us dead.
-        """
-        processor = stream.processor
-        if stream.adopted and stream.link == MAX_NUMBER and self._clock() > stream.asked_at + ADOPTION_SECONDS:
-            stream.fail(_NOT_ADOPTED)
-        elif processor in lost:
-            self._lose(stream, BusError("a part of the answer was lost on the bus; ask again"))
-        elif processor in dead:
-            if not self._refuse_silenced(stream):
-                self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
-        elif processor is not None and stream.link < self.presence.over_below(processor):
-            self._give_up(stream, Unavailable("the processor lost contact with this process and stopped; ask again"))
-        elif processor is None and stream.direct is not None:
-            if self._warm.is_over(stream, dead, self._clock()):
-                self._cancel_queued(stream)
-                self._ask_queue(stream)
-        elif processor is None and not stream.route.plain:
-            self._check_queued(stream, dead)
-
-    def _refuse_silenced(self, stream: AskedStream) -> bool:
-        """Note that a processor fell silent while it had this request; True if it was the last one to get it.
-
-        Such a request is kept for an operator, as a dead letter.
-        """
-        stream.silenced += 1
-        if stream.begun or stream.silenced < MAX_SILENCED:
-            return False
-        reason = f"{stream.silenced} processors fell silent while they had this request, so no other one gets it"
-        log.warning("stream.silenced", **stream.span.fields, attempt=stream.attempt, processor=stream.processor)
-        start_task(self._asking, publish_dead_letter(self.bus, self.topics, stream.route.request, stream.body, reason))
-        stream.fail(BadRequest(f"{reason}; change it, or ask the operator, who finds it among the dead letters"))
-        return True
-
-    def _give_up(self, stream: AskedStream, error: TgError) -> None:
-        """Ask another processor if none may have begun and attempts are left; otherwise fail the stream."""
-        stream.deaths += 1
-        if stream.begun or stream.deaths >= MAX_ATTEMPTS:
-            if not self._fall_back(stream, error):
-                stream.fail(error)
-        else:
-            self._ask_elsewhere(stream)
-
-    def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
-        """Publish a request again if it was probably taken by a processor that died or is partitioned."""
-        if self.presence.is_unserved(stream.route.request):
-            self._lose(stream, self._liveness.make_unserved_error(stream.route))
-        elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
-            # A processor that takes the first copy later will find it cancelled.
-            self._cancel_queued(stream)
-            taken = self._liveness.is_taken(stream.route.request, stream.asked_at, dead)
-            if taken:
-                self._calls.lose(stream, dead)
-            if not (taken and self._refuse_silenced(stream)):
-                self._ask_elsewhere(stream)
-
-    def _ask_elsewhere(self, stream: AskedStream) -> None:
-        if self.presence.is_unserved(stream.route.request):
-            self._lose(stream, self._liveness.make_unserved_error(stream.route))
-            return
-        log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, processor=stream.processor)
-        ATTEMPTS.labels(stream.route.spec.name).inc()
-        self._ask_queue(stream)
-
-    def _ask_queue(self, stream: AskedStream) -> None:
-        stream.begin_attempt()
-        start_task(self._asking, self._ask_again(stream))
-
-    async def _ask_again(self, stream: AskedStream) -> None:
-        attempt = stream.attempt
-        try:
-            await self._ask(stream, self.admission.find(stream.route.request))
-        except TgError as error:
-            # The error may come late: when a processor answers all the same, or when a later attempt decides.
-            if stream.attempt == attempt and stream.processor is None:
-                self._lose(stream, error)
 
 
 class _EnteredStream(AbstractAsyncContextManager[AskedStream]):
@@ -612,7 +367,7 @@ class _EnteredStream(AbstractAsyncContextManager[AskedStream]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._close(self._stream)
-        if self._stream.span.began:
+        if self._stream.attempt.span.began:
             self._stream.end_span(error)
 
 

@@ -3,41 +3,22 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from contextvars import Context
-from typing import Any, Generic, NamedTuple, Self
+from typing import Generic, Self
 
 from typing_extensions import override
 
-from tg_base.client.asked_call import AskedCall
-from tg_base.client.begin_permit import BeginPermit
-from tg_base.client.membership import Service
-from tg_base.client.route_run import RouteRun
-from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
+from tg_base.client.attempt import Attempt, StreamOrigin
 from tg_base.runtime import LATE_SECONDS
-from tg_base.telemetry import Attribute, Span, end_span, find_error, span_names
-from tg_schema import TEXT_COMPLETION, TgError, decode
-from tg_schema.codec import encode_request
-from tg_schema.errors import BadRequest, Cancelled, ProtocolError, SlowConsumer, Timeout
-from tg_schema.features import Feature
+from tg_schema import TgError, decode
+from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer, Timeout
 from tg_schema.pieces import MAX_EVENT_BYTES
-from tg_schema.prompt_size import measure_text
 from tg_schema.service_spec import Resp
-from tg_schema.usage_record import BILLED_OPERATIONS
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
-ADOPTED = 1000
-"""By how much the attempt of who adopts a stream is above that of who had it before: so all know the one under which
-its processor has begun, and records its call."""
-
-
-class StreamOrigin(NamedTuple):
-    """Where a kept answer is made: the stream, the attempt under which its requestor has it, and the process."""
-
-    stream: str
-    attempt: int
-    processor: str
+MAX_SENT_BYTES = 1024 * 1024
+"""Bytes of an attempt's records that are kept for another one to go on after them. A longer answer is not continued."""
 
 
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
@@ -51,22 +32,20 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     stream; it is set anew when it fires too early, and not for each record.
 
     Args:
-        stream: its id.
-        record: the type of its records.
+        attempt: the first one.
         timeout: seconds until the first record, without those in which its model is opened, and of silence between two.
         total: seconds for the whole answer; None = the limit of the model or the agent.
         whole: whether the answer is a single record; then an "accepted" frame counts as progress, like a record.
 
     Attributes:
         id: the stream's id, everywhere.
-        relayed: whether a record has come, so that no other attempt may answer.
+        attempt: the current one.
         complete: whether the last record has come.
         request_bytes: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
         taken: frames that the reader has, or has begun to read.
-        left: whether its work goes on when its reader leaves: another requestor adopts it.
-        model: the model that was asked last, by its name in the configuration; None = not known.
-        call: what its record of usage may need; None = it is no call of a model.
+        left: whether the work goes on when the reader leaves, because another requestor adopts it.
+        death: the error that ended the last attempt, until the next one has brought something; None = no such error.
 
     Raises (by `poll`, and while iterating):
         TgError: the stream failed. Nothing follows.
@@ -75,22 +54,19 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     __slots__ = (
         "__weakref__", "_accepted", "_began", "_cut_size", "_end", "_error", "_frames", "_loop", "_on_accepted",
         "_on_opening", "_opening", "_progress_at", "_record", "_records", "_size", "_timeout", "_timer", "_total",
-        "_wake", "_whole", "call", "came", "complete", "id", "left", "model", "relayed", "request_bytes", "taken",
+        "_wake", "_whole", "attempt", "came", "complete", "death", "id", "left", "request_bytes", "taken",
     )  # fmt: skip
 
-    def __init__(
-        self, stream: str, record: type[Resp], timeout: float, *, total: float | None = None, whole: bool = False
-    ) -> None:
-        self.id = stream
-        self.relayed = False
+    def __init__(self, attempt: Attempt, timeout: float, *, total: float | None = None, whole: bool = False) -> None:
+        self.id = attempt.key.stream
+        self.attempt = attempt
         self.complete = False
         self.request_bytes = 0
         self.came = 0.0
         self.taken = 0
         self.left = False
-        self.model: str | None = None
-        self.call: AskedCall | None = None
-        self._record = record
+        self.death: TgError | None = None
+        self._record: type[Resp] = attempt.route.spec.response
         # Lists, since an empty deque takes 0.7 KiB, for each of thousands of streams.
         self._frames: list[tuple[float, bytes]] = []
         self._size = 0
@@ -135,9 +111,15 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         return self._size + (self._cut_size if self._records else 0)
 
     @property
+    def model(self) -> str | None:
+        """The model that was asked last, by its name in the configuration; None = not known."""
+        return self.attempt.route.model
+
+    @property
     def origin(self) -> StreamOrigin | None:
         """Where the answer is made; None = not known yet."""
-        return None
+        key, processor = self.attempt.key, self.attempt.processor
+        return None if processor is None else StreamOrigin(key.stream, key.attempt, processor)
 
     @property
     def settled(self) -> bool:
@@ -154,16 +136,16 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         # Frames may still be in flight when the stream ends here; their sender is cancelled.
         if self.complete or self._error is not None:
             return self._error is None
-        if not self.relayed:
-            if not self._begin(body, last=last):
-                return True
-            self.relayed = True
         self._progress_at = now = self._loop.time()
         self._size += len(body)
-        if (call := self.call) is not None:
-            call.pieces += 1
-            call.received += len(body)
-            call.last, call.came_at, call.complete = body, now, last
+        attempt = self.attempt
+        attempt.pieces += 1
+        attempt.received += len(body)
+        attempt.last, attempt.came_at, attempt.complete = body, now, last
+        if attempt.sent is not None and not last:
+            attempt.sent.append(body)
+            if attempt.received > MAX_SENT_BYTES:
+                attempt.sent = None
         # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
             self.fail(
@@ -175,12 +157,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._wake()
         return self._error is None
 
-    def _begin(self, body: bytes, *, last: bool) -> bool:
-        """Called with the first record; False = another model answers in its place."""
-        return True
-
     def accept(self, *, opening: bool = False) -> None:
         """Note that a processor works on the request, or opens its model: the only progress of a whole answer."""
+        self.attempt.accepted |= not opening
         if not self._accepted and not self.failed:
             if opening and not self._opening:
                 self._opening = True
@@ -196,7 +175,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def fail(self, error: TgError) -> None:
         """End the stream: the reader gets the buffered records, then the error."""
         if not self.complete and self._error is None:
-            self._error = error
+            self._error = self.death or error
             self._wake()
 
     def close(self) -> None:
@@ -300,209 +279,6 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             records = [piece for record in records for piece in record.cut(MAX_EVENT_BYTES)]
         # The records are in reverse order here: the next one is the last of the list.
         self._records = [*reversed(records)]
-
-
-class Terms(NamedTuple):
-    """How long a caller waits, as `Requestor.stream` explains, and what it is asked before a processor may begin.
-
-    `run` is the request's way through a route; None = one model is asked. `fall_back` asks the run's next model for a
-    stream in place of an error; False = there is none. `kept`: the answer goes on for a while if we die.
-    """
-
-    timeout: float
-    total: float | None
-    permit: BeginPermit | None
-    run: RouteRun | None = None
-    fall_back: Callable[["AskedStream", TgError], bool] | None = None
-    kept: bool = False
-
-
-class AskedStream(ResponseStream[Any]):
-    """A stream that was asked for, with its encoded request.
-
-    Args:
-        stream: its id.
-        span: the span of the request, in its trace.
-        route: the service.
-        request: the request's record, as it is or encoded.
-        terms: how long its caller waits.
-        needed: the features that the request needs.
-        time: the requestor's clock, in seconds.
-
-    Attributes:
-        span: the span of the request, in its trace.
-        route: the service.
-        body: the encoded request, kept for further attempts: until the first record.
-        attempt: number of the current one, from 1.
-        asked_at: when the current attempt began, by the requestor's clock.
-        deaths: processors of the model that is asked that have lost it.
-        silenced: processors that fell silent while they had it.
-        processor: the processor that answers the current attempt; None = none so far.
-        link: number of the link that carries its answer.
-        fetched: whether a processor has asked for the body in parts.
-        fetching: whether it still does; once it has all, it asks for a confirmation.
-        cache_key: the cache key of the request; None = it has none.
-        direct: the process that the current attempt was sent to; None = it was queued.
-        place: the processor whose free slots it is counted against, if it has a cache key.
-        permit: asked before a processor may begin; None = processors begin at once.
-        run: as in its terms.
-        kept: as in its terms.
-        adopted: whether another requestor asked for it.
-    """
-
-    __slots__ = (
-        "_accepted_attempt", "_fall_back", "_time", "adopted", "asked_at", "attempt", "body", "cache_key", "deaths",
-        "direct", "fetched", "fetching", "kept", "link", "permit", "place", "processor", "route", "run", "silenced",
-        "span",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        stream: str,
-        span: Span,
-        route: Route[Any, Any],
-        request: object,
-        terms: Terms,
-        *,
-        needed: frozenset[Feature],
-        time: Callable[[], float],
-    ) -> None:
-        whole = not getattr(request, "streaming", True)
-        super().__init__(stream, route.spec.response, terms.timeout, total=terms.total, whole=whole)
-        operation = getattr(request, "operation", None)
-        is_call = route.spec is TEXT_COMPLETION and operation in BILLED_OPERATIONS
-        prompt = _measure_prompt(request, needed) if is_call else 0
-        self.span = span
-        self._time = time
-        self.asked_at = time()
-        self.route, self.model = route, route.model
-        self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
-        self.request_bytes = len(self.body)
-        self.attempt = 1
-        self._accepted_attempt = 0
-        self.deaths = self.silenced = 0
-        self.processor: str | None = None
-        self.link = 0
-        self.fetched = self.fetching = False
-        self.cache_key: str | None = getattr(request, "cache_key", None)
-        self.direct: str | None = None
-        self.place: Service | None = None
-        self.permit = terms.permit
-        self.run, self._fall_back = terms.run, terms.fall_back
-        self.kept, self.adopted = terms.kept, False
-        if is_call:
-            prompt, now = prompt or self.request_bytes, self._loop.time()
-            self.call = AskedCall(span, operation or "completion", prompt, now, now)
-
-    @property
-    def begun(self) -> bool:
-        """Whether no other processor may be asked, because one has answered, or may have begun under a permit."""
-        return self.relayed or (self.permit is not None and self.permit.begun)
-
-    @property
-    def key(self) -> StreamKey:
-        """The current attempt."""
-        return StreamKey(self.id, self.attempt)
-
-    @property
-    @override
-    def origin(self) -> StreamOrigin | None:
-        return None if self.processor is None else StreamOrigin(self.id, self.attempt, self.processor)
-
-    def headers(self, inbox: str, *, in_parts: bool) -> RequestHeaders:
-        """The headers of its request, to be answered to `inbox`."""
-        key, size = self.key, len(self.body) if in_parts else 0
-        remaining = max(self.remaining, 0.0)
-        return RequestHeaders(key, inbox, remaining, span=self.span, size=size, kept=self.kept)
-
-    def put_plain(self, body: bytes) -> None:
-        """Take the next record of a plain peer."""
-        try:
-            last = decode(self.route.spec.response, body).last
-        except BadRequest:
-            # The frame is unreadable: the stream's reader gets the error, and must not wait for more.
-            last = True
-        self.put(body, last=last)
-
-    def see_call(self, error: str | None = None) -> AskedCall | None:
-        """The call of its current attempt, which this error has ended; None = it is no call of a model."""
-        if (call := self.call) is not None:
-            call.error = error
-            call.flow, call.model = self.route.flow, self.route.model or ""
-            call.attempt, call.processor = self.attempt % ADOPTED, self.processor
-            call.begun = self._accepted_attempt == self.attempt or call.pieces > 0
-        return call
-
-    def begin_attempt(self) -> None:
-        """Begin another attempt: late frames of the earlier one no longer match, and make us cancel their sender."""
-        self.attempt += 1
-        self.asked_at = self._time()
-        self.processor = self.direct = None
-        if self.permit is not None:
-            self.permit.granted = False
-        self.place_at(None)
-
-    def place_at(self, place: Service | None) -> None:
-        """Count it against this processor alone; None = against none."""
-        if self.place is not None:
-            self.place.keyed -= 1
-        self.place = place
-        if place is not None:
-            place.keyed += 1
-
-    def note_returned(self) -> None:
-        """Note that its processor returned the request without beginning it."""
-        if self.permit is not None:
-            self.permit.begun = self.permit.works = False
-
-    def end_span(self, error: BaseException | None) -> None:
-        """Record the span of the request, for a caller that leaves with this error."""
-        attributes: dict[str, Attribute] = {
-            span_names.FLOW: self.route.flow,
-            span_names.STREAM_ID: self.id,
-            span_names.PROCESSOR: self.processor,
-            span_names.ATTEMPT: self.attempt,
-        }
-        left = Cancelled.type if error is None and not self.complete else ""
-        end_span(self.span, f"ask {self.route.spec.name}", "client", attributes, left or find_error(error))
-
-    @override
-    def accept(self, *, opening: bool = False) -> None:
-        if self.permit is not None:
-            self.permit.works = self.permit.begun
-        if not opening:
-            self._accepted_attempt = self.attempt
-        super().accept(opening=opening)
-
-    @override
-    def _begin(self, body: bytes, *, last: bool) -> bool:
-        if self.run is not None and self._fall_back is not None:
-            error = self._find_error(body) if last else None
-            self.run.note(error)
-            if error is not None and self._fall_back(self, error):
-                return False
-        # Nobody else will be asked. A prompt may be long, and an answer may take minutes.
-        self.body = b""
-        return True
-
-    def _find_error(self, body: bytes) -> TgError | None:
-        # An unreadable record is an error for the reader, who finds it in turn.
-        with suppress(BadRequest):
-            error = decode(self.route.spec.response, body).error
-            return None if error is None else TgError.of(error)
-        return None
-
-
-def _measure_prompt(request: Any, needed: frozenset[Feature]) -> int:
-    """Bytes of the prompt's text; 0 = it is a conversation, which would take too long."""
-    if isinstance(request, EncodedRequest):
-        return request.text_bytes
-    if "images" in needed:
-        # Their JSON is no measure.
-        return measure_text(request)
-    if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
-        return 0
-    return len(request.prompt or "") + len(request.system or "")
 
 
 def _ignore() -> None:

@@ -4,12 +4,13 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from tg_base.client.response_stream import AskedStream, ResponseStream
+from tg_base.client.asked_stream import AskedStream
+from tg_base.client.response_stream import ResponseStream
+from tg_base.runtime import start_task
 from tg_base.telemetry import trace
 from tg_schema import TgError
 from tg_schema.features import Feature
@@ -30,36 +31,29 @@ class Shadows:
     def __init__(self, ask: Callable[..., AbstractAsyncContextManager[ResponseStream[Any]]]) -> None:
         self._ask = ask
         self._draw = random.random
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[object]] = set()
 
     def copy(self, stream: AskedStream, request: object, needed: frozenset[Feature]) -> None:
-        """Copy a request that has been sent, as often as its route says; not one that may not begin, or edits a model.
+        """Copy a sent request, as often as its route says.
+
+        A request with a permit, or to load an adapter, is not copied.
 
         Args:
             stream: its answer.
             request: its record, as it is or encoded.
             needed: the features that it needs.
         """
-        if stream.permit is not None or "load_adapter" in needed:
+        if stream.terms.permit is not None or "load_adapter" in needed:
             return
         plan = stream.run.plan if stream.run is not None else None
         if plan is None or plan.shadow is None or len(self._running) >= MAX_SHADOWS or self._draw() >= plan.share:
             return
         asking = self._ask(plan.shadow, request, timeout=SHADOW_SECONDS, bounded=True)
-        self._running[stream.id] = task = asyncio.create_task(_drop(asking))
-        task.add_done_callback(partial(self._forget, stream.id))
-
-    def _forget(self, name: str, _: asyncio.Task[None]) -> None:
-        del self._running[name]
-
-    def end(self, stream: AskedStream) -> None:
-        """A request has ended; if its client left it, so has its copy."""
-        if not stream.complete and (task := self._running.get(stream.id)) is not None:
-            task.cancel()
+        stream.shadow = start_task(self._running, _drop(asking))
 
     def close(self) -> None:
         """Stop all copies."""
-        for task in self._running.values():
+        for task in self._running:
             task.cancel()
 
 

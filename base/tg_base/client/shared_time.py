@@ -21,7 +21,7 @@ log = structlog.get_logger()
 SAMPLES: Final = 8
 """How many of a process's announcements count. The one with the shortest transit is the most accurate."""
 HEARD_SECONDS: Final = 10.0
-"""Seconds after its last announcement, a process no longer counts."""
+"""A process no longer counts this many seconds after its last announcement."""
 FEW_PROCESSES: Final = 10
 RENEWED_SECONDS: Final = 1.0
 """Seconds between two comparisons of all clocks, if there are more than `FEW_PROCESSES`."""

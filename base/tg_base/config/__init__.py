@@ -7,20 +7,17 @@ from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import (
     ApiKey, BusConfig, Config, GatewayConfig, PriceConfig, ServiceConfig, ToolConfig, SERVICE_KINDS, TOOL_KINDS,
 )
-from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import CliOverrides
-from tg_base.config.reader import inspect_config, read_config, read_services
+from tg_base.config.reader import inspect_config, read_config, read_services, read_table
 from tg_base.config.route_config import RouteConfig
 from tg_base.config.rules import sound_part
 from tg_base.config.services import (
     AGENT_PATTERNS, SERVICES, AgentConfig, AgentLimits, PromptConfig, TextCompletionConfig,
 )
-from tg_base.config.table_reader import TableReader
-from tg_base.config.text_file import read_text
+from tg_base.config.table_reader import TableReader, advise, read_options
 from tg_base.config.toml_positions import Keys
-from tg_base.config.toml_table import read_table
+from tg_base.config.toml_text import read_text
 from tg_base.config.watcher import ConfigWatcher, Prepare
-from tg_base.config.table_reader import advise
 
 __all__ = [
     "AGENT_PATTERNS", "SERVICES", "SERVICE_KINDS", "TOOL_KINDS", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig",

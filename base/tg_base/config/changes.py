@@ -20,8 +20,8 @@ Followed = Annotated[Value, _Reading(followed=True)]
 """The type of a field whose edits take effect while a process runs, with all fields below it unless `AtStart`."""
 
 AtStart = Annotated[Value, _Reading(followed=False)]
-"""The type of a field that is only read at the start, although the field above it is followed. All other fields are,
-without a mark."""
+"""The type of a field that is read only at the start, although the field above it is followed. A field without any
+mark, on itself or above it, is read only at the start too."""
 
 SET_BY_READER = msgspec.Meta(extra={"set_by_reader": True})
 """Marks the type of a field that no file has: the reader sets it."""
@@ -76,7 +76,7 @@ class Changes(Generic[Table]):
                 getattr(edited, name),
                 followed=is_followed(kind, below=followed),
             )
-            # The marks are extras: without that argument the types come without them.
+            # The marks are extras, which this call drops without that argument.
             for name, kind in get_type_hints(type(held), include_extras=True).items()
             if name in held.__struct_fields__
         }
@@ -84,7 +84,7 @@ class Changes(Generic[Table]):
 
 
 def _follows_edits(value: Any) -> bool:
-    """Whether a value may change while a process runs; a whole flow that comes or goes may if all its services may."""
+    """Whether a value may change while a process runs; a whole flow may come or go if all its services may."""
     if isinstance(value, dict):
         return all(map(_follows_edits, value.values()))
     return bool(getattr(value, "followed", True))

@@ -29,6 +29,7 @@ MAX_SECONDS = 365 * 86_400
 """Maximum of a duration in seconds, a year: timers fail with infinity, and with numbers near it."""
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+Attach = Literal["same-body"]
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -65,6 +66,8 @@ class ApiKey(Section, frozen=True):
     """Whether it may read `/metrics` and `/instances`, see all usage, and load and unload adapters."""
     store: bool = True
     """Whether responses may be kept for it."""
+    attach: Attach | None = None
+    """As `attach` of a service."""
     customer: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     """Who is charged for its requests, if they do not say so by `user`. For usage alone, like the tags."""
     tags: Annotated[
@@ -150,15 +153,17 @@ class ServiceConfig(Section, frozen=True):
     spec: ClassVar[ServiceSpec[Any, Any] | None] = None
     """The service of this table; None = an unknown one."""
     awaited: ClassVar[bool] = True
-    """Whether a gateway is ready only when it is there."""
+    """Whether a gateway is ready only once this service is there."""
     followed: ClassVar[bool] = True
-    """Whether processors come, go and change with the edits of these tables; otherwise that needs a restart."""
+    """Whether an edit of these tables starts, changes and ends processors; otherwise that needs a restart."""
     request: str | None = None
     response: str | None = None
     plain: bool = False
     """The processors are TrustGraph's: they have no inbox and send no heartbeats."""
     keep: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
-    """Seconds for which its streams are kept, though no client asks for that; 0 = they are not."""
+    """Seconds for which this service's streams are kept even if no client asks for that; 0 = they are not kept."""
+    attach: Attach | None = None
+    """Which requests without an `Idempotency-Key` get the answer of an earlier request whose client has left."""
 
     def faults(self, config: "Config", flow: str) -> Iterator[BadRequest]:
         """The errors of this service of a flow that no single field shows, for instance a missing model."""
@@ -197,7 +202,7 @@ DOOR_TABLES = "tokengrid.door_tables"
 TOOL_KINDS = "tokengrid.tool_kinds"
 """The group of entry points with which packages offer kinds of tools, ours and others' alike."""
 SERVICE_KINDS = "tokengrid.services"
-"""The same for services: the name is that of the kind's `ServiceSpec`."""
+"""The group of entry points with which packages offer services, each under the name in its kind's `ServiceSpec`."""
 
 
 class TracesConfig(Section, frozen=True):
@@ -234,9 +239,9 @@ class PriceConfig(Section, frozen=True):
     input: Dollars
     output: Dollars
     cached_input: Dollars | None = None
-    """For the part of the prompt that is read from the provider's cache; None = as `input`."""
+    """The price of prompt tokens that are read from the provider's cache; None = as `input`."""
     cache_write: Dollars | None = None
-    """For the part that is written into it; None = as `input`."""
+    """The price of prompt tokens that are written into that cache; None = as `input`."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -272,7 +277,7 @@ class Config(Section, frozen=True):
     flows: Followed[dict[str, dict[str, ServiceConfig]]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
     prices: Followed[dict[str, PriceConfig]] = {}
-    """By the name of a model, here or at its provider; they go before the known prices of providers."""
+    """Prices by the name of a model, here or at its provider. They override the known prices of providers."""
     traces: TracesConfig = TracesConfig()
     tools: Followed[dict[str, ToolConfig]] = {}
     source: Annotated[Source | None, SET_BY_READER] = None
@@ -347,9 +352,9 @@ class Config(Section, frozen=True):
         return found
 
     def _route(self, flow: str, spec: ServiceSpec[Any, Any], service: ServiceConfig) -> Route[Any, Any]:
-        topics, keep = self.topics, f"{service.keep}s" if service.keep else None
+        topics, keep, attach = self.topics, f"{service.keep}s" if service.keep else None, service.attach is not None
         if service.bound_model in self.model_routes and service.bound_model in (plans := self.plans):
-            return dataclasses.replace(plans[service.bound_model].entry, flow=flow, keep=keep)
+            return dataclasses.replace(plans[service.bound_model].entry, flow=flow, keep=keep, attach=attach)
         return Route(
             flow,
             spec,
@@ -359,4 +364,5 @@ class Config(Section, frozen=True):
             service.find_queue(self),
             service.bound_model,
             keep=keep,
+            attach=attach,
         )

@@ -51,15 +51,15 @@ class CliOverrides:
 
     @property
     def completed(self) -> tuple[str, ...]:
-        """The flows that the reader of the file need not know; with `on_demand` those of any names, which it cannot."""
+        """The flows whose models the file need not have; with `on_demand` flows of any name, since models name them."""
         return (*self.flows, _ANY_FLOW) if self.on_demand else self.flows
 
     def apply(self, config: Config) -> Config:
         """The configuration with these options applied.
 
         Raises:
-            BadRequest: they contradict each other, or name an unknown model, or one twice; or a name of the file leads
-                nowhere even so.
+            BadRequest: the options contradict each other, name an unknown model, or name one twice; or a name in the
+                file leads nowhere even with these options.
         """
         if self.bus is not None:
             config = msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, url=self.bus))
@@ -82,7 +82,8 @@ class CliOverrides:
             # The reader could not know the names that these options give.
             config = msgspec.structs.replace(config, source=msgspec.structs.replace(config.source, completed=()))
             for fault in faults(config):
-                # A flow that `on_demand` adds is called what its model is, which may have characters of its own.
+                # A flow that `on_demand` adds has its model's name, which may have characters that flows' names may not
+                # have.
                 if served or fault.option[0] != "flows":
                     raise fault
         return config

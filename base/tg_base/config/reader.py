@@ -1,9 +1,11 @@
-"""TOML file -> Config, or errors that name file, line and remedy."""
+"""TOML file -> Config, or a table of another file, or errors that name file, line and remedy."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from tg_base.config.findings import Findings, FirstFinding
@@ -11,15 +13,15 @@ from tg_base.config.model import DOOR_TABLES, Config, GatewayConfig, ServiceConf
 from tg_base.config.rules import faults, foreign_faults, foreign_fields
 from tg_base.config.services import SERVICES
 from tg_base.config.table_reader import TableReader, WrongValue
-from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys, places_of
-from tg_base.config.toml_text import parse_toml
+from tg_base.config.toml_text import parse_toml, read_text
 from tg_base.runtime import find_entry_points, load_function
 from tg_schema.errors import BadRequest, Internal
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
 """The configuration without a file: the embedded demo model. Meant to be copied."""
 
+Table = TypeVar("Table", bound=msgspec.Struct)
 Services = tuple[type[ServiceConfig], ...]
 _Flows = dict[str, dict[str, dict[str, Any]]]
 
@@ -39,7 +41,7 @@ def read_config(file: Path, services: Services = SERVICES, completed: tuple[str,
 
 
 def read_default(services: Services = SERVICES) -> Config:
-    """The configuration without a file, whose model llama.cpp runs where it is installed: it can do more."""
+    """The configuration without a file. If llama.cpp is installed, it runs the model, since it can do more."""
     config = read_config(DEFAULT_FILE, services)
     if find_spec("llama_cpp") is None:
         return replace(config, source=None)
@@ -72,7 +74,7 @@ def read_services(file: Path) -> Config:
     services = reader.read(data.get("services", {}), dict[str, str])
     tables = reader.read(data.get("flows", {}), _Flows)
     flows = {flow: dict.fromkeys(bound, ServiceConfig()) for flow, bound in (tables or {}).items()}
-    return Config(services=services or {}, flows=flows, source=Source(file, places_of(text.replace("\r\n", "\n"))))
+    return Config(services=services or {}, flows=flows, source=_locate(text, file))
 
 
 def inspect_config(
@@ -88,12 +90,37 @@ def inspect_config(
     return _inspect(read_text(file), file, findings, services, completed)
 
 
+def read_table(file: Path, kind: type[Table], check: Callable[[Table], object]) -> Table:
+    """Read a file whose tables are the fields of `kind`.
+
+    Args:
+        file: what to read.
+        kind: the type of its content.
+        check: checks what types cannot express; raises BadRequest, whose `option` is the wrong value's place.
+
+    Raises:
+        BadRequest: it cannot be read, is not TOML, or has a wrong value; the message names file, line and remedy.
+    """
+    text = read_text(file)
+    reader = TableReader()
+    table: Table | None = reader.read(parse_toml(text, file), kind)
+    source = _locate(text, file)
+    for wrong in reader.wrong:
+        raise BadRequest(f"{source.where(*wrong.blamed)}: {wrong.describe()}")
+    if table is None:
+        raise BadRequest(f"{file}: nothing in it can be read")
+    try:
+        check(table)
+    except BadRequest as error:
+        raise BadRequest(f"{source.where(*error.option)}: {error.message}") from None
+    return table
+
+
 def _inspect(
     text: str, file: Path, findings: Findings, services: Services, completed: tuple[str, ...]
 ) -> Config | None:
     data = parse_toml(text, file)
-    # tomllib reads CRLF as LF, and positions are counted in what it reads.
-    source = Source(file, places_of(text.replace("\r\n", "\n")), services, completed)
+    source = _locate(text, file, services, completed)
     config = _convert(source, data, findings)
     if config is None:
         return None
@@ -101,6 +128,11 @@ def _inspect(
     for fault in faults(config):
         findings.add(fault)
     return config
+
+
+def _locate(text: str, file: Path, services: Services = (), completed: tuple[str, ...] = ()) -> Source:
+    # tomllib reads CRLF as LF, and positions are counted in what it reads.
+    return Source(file, places_of(text.replace("\r\n", "\n")), services, completed)
 
 
 def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config | None:
@@ -140,7 +172,7 @@ def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[st
 
 
 def _make_error(source: Source, wrong: WrongValue) -> BadRequest:
-    # The table of a door, perhaps: it needs the door's package, also where no gateway runs.
+    # This may be the table of a door, which needs the door's package even where no gateway runs.
     is_table = wrong.kind is GatewayConfig and any(keys[:-1] == wrong.blamed for keys in source.places)
     doors = ", ".join(sorted(find_entry_points(DOOR_TABLES).names)) or "none"
     advice = f"{wrong.describe()}; doors with a table here: {doors}" if is_table else wrong.describe()

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tg_base.config.model import SERVICE_KINDS, TOOL_KINDS, ApiKey, Config, ServiceConfig
-from tg_base.config.route_rules import route_faults
-from tg_base.config.services import TextCompletionConfig
+from tg_base.config.services import TextCompletionConfig, find_reached
 from tg_base.config.table_reader import advise
 from tg_base.runtime import find_entry_points
 from tg_schema.agent import DEFAULT_GROUP
@@ -24,7 +23,7 @@ def faults(config: Config) -> Iterator[BadRequest]:
     """All errors of a configuration, each with its position and remedy."""
     yield from _faults_of_keys(config)
     yield from _faults_of_names(config)
-    yield from route_faults(config)
+    yield from _faults_of_routes(config)
     yield from foreign_faults(config)
     for flow, services in config.flows.items():
         if not FLOW_NAME.fullmatch(flow):
@@ -93,8 +92,8 @@ def _faults_of_names(config: Config) -> Iterator[BadRequest]:
                 where = ("gateway", "keys", str(index), "groups", str(place))
                 yield config.fault(f'no tool is in the group "{group}"; known are {", ".join(sorted(groups))}', *where)
     models = {bound.model for bound in config.bound(TextCompletionConfig).values()}
-    # What the command line, TrustGraph's processors or announced ones serve is not in the file; a file without flows is
-    # a part of one.
+    # The file does not have the models of the command line, of TrustGraph's processors and of announced flows; and a
+    # file without flows is only a part of a configuration.
     completed = config.source is not None and config.source.completed
     if not models or None in models or completed or gateway.announced:
         return
@@ -148,3 +147,37 @@ def _faults_of_topic(config: Config, keys: tuple[str, ...], topic: str | None) -
     except ValueError:
         example = 'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
         yield config.fault(example, *keys)
+
+
+def _faults_of_routes(config: Config) -> Iterator[BadRequest]:
+    """Names that lead nowhere, in a circle, or to two things."""
+    models = {bound.model for bound in config.bound(TextCompletionConfig).values() if not bound.plain}
+    models -= config.model_routes.keys()
+    known = models if config.source is None or not config.source.completed else None
+    for name, table in config.model_routes.items():
+        if name in config.models or name in config.gateway.aliases:
+            what = "a model" if name in config.models else "an alias"
+            yield config.fault(f'"{name}" is the name of {what} too; rename one of them', "routes", name)
+        if bool(table.models) == bool(table.weights):
+            yield config.fault(f'route "{name}" needs either models or weights; write one of them', "routes", name)
+        for place, member in enumerate(table.members):
+            keys = ("models", str(place)) if table.models else ("weights", member)
+            if sentence := _find_fault(config, name, member, known):
+                yield config.fault(sentence, "routes", name, *keys)
+        if table.shadow is not None and known is not None and table.shadow not in known:
+            yield config.fault(_unknown(table.shadow, known), "routes", name, "shadow")
+
+
+def _find_fault(config: Config, name: str, member: str, known: set[str | None] | None) -> str:
+    routes = config.model_routes
+    if member in routes:
+        reached = find_reached(member, {route: table.members for route, table in routes.items()})
+        return f'the routes "{name}" and "{member}" lead to each other in a circle' if name in reached else ""
+    if routes[name].models.count(member) > 1:
+        return f'"{member}" is there twice; a request asks each model once'
+    return _unknown(member, known) if known is not None and member not in known else ""
+
+
+def _unknown(model: str, known: set[str | None]) -> str:
+    listed = ", ".join(sorted(filter(None, known))) or "none"
+    return f'no flow has the model "{model}"; known are {listed}. Add [flows.NAME] text-completion.model = "{model}"'

@@ -89,8 +89,8 @@ class AgentConfig(ServiceConfig, frozen=True):
     calling: Literal["auto", "native", "text"] = "auto"
     """How the model calls tools; auto = natively if its provider announces the feature."""
     hold: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 240
-    """Characters of text without `Thought:` or `Final Answer:` that are held back: a call that follows makes them a
-    thought. More are sent as the answer, as they come; 0 = all are."""
+    """How many characters of text without `Thought:` or `Final Answer:` are held back, since a call that follows makes
+    them a thought. Longer text is sent as the answer, as it comes; 0 = no text is held back."""
     instructions: str = ""
     """Instructions to the model in addition to the pattern's own prompt."""
     limits: AgentLimits = AgentLimits()

@@ -6,12 +6,15 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from tg_base.config.changes import SET_BY_READER
 from tg_base.config.toml_positions import Keys
+from tg_schema.errors import BadRequest
+
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 TOML_WORDS = {
     "object": "a table",
@@ -49,7 +52,7 @@ class WrongValue:
         reason: msgspec's message; "" for an unknown or missing field.
         unknown: the field that the type of this table lacks.
         missing: the required field that is absent.
-        described: what the type says that a value is, in words; "" = no more than its name.
+        described: how the type describes its values, in words; "" = it does not.
     """
 
     keys: Keys
@@ -149,6 +152,27 @@ class TableReader:
         return kind(**values) if values.keys() >= set(needed.values()) else _WRONG
 
 
+def read_options(table: Mapping[str, Any], kind: type[Options], owner: str) -> Options:
+    """Convert a table to typed options.
+
+    Args:
+        table: the table of the configuration.
+        kind: the class of the options.
+        owner: the owner of the options, for the error.
+
+    Raises:
+        BadRequest: an option is unknown, missing or has a wrong value; the error's `option` has its keys.
+    """
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError:
+        # msgspec reports the place only within its message; the second reading finds the keys.
+        reader = TableReader()
+        reader.read(table, kind)
+        first = reader.wrong[0]
+        raise BadRequest(f"{owner}: {first.describe(whole='its options')}").at(*first.blamed) from None
+
+
 @cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
     """The types of a struct's fields by their names, and the fields by their names in the file."""
@@ -156,7 +180,7 @@ def _fields_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, ms
 
 
 def _describe(kind: Any) -> str:
-    """What the type's mark says that a value is; "" = nothing."""
+    """How a type's mark describes its values; "" = it does not."""
     marks = getattr(kind, "__metadata__", ())
     return next((mark.description or "" for mark in marks if isinstance(mark, msgspec.Meta)), "")
 

@@ -17,7 +17,7 @@ Keys = tuple[str, ...]
 
 
 class Position(NamedTuple):
-    """Lines counted from 1: of a key, and of the start of a multi-line string (0 = the value is none)."""
+    """Lines counted from 1: of a key, and of the start of its multi-line string (0 = the value is no such string)."""
 
     line: int
     text: int = 0

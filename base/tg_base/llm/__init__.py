@@ -5,6 +5,7 @@
 # isort: off
 from tg_base.llm.answer_form import strip_fence
 from tg_base.llm.answer_text import AnswerText
+from tg_base.llm.continued_answer import find_chat_prefix
 from tg_base.llm.core import (
     CallNumbers, LlmChunk, PassOn, call_arguments, event_error, find_budget, find_effort, join_chunks,
     name_server, note_unsent, read_signature, retry_after, set_fields, status_error, write_signature,
@@ -31,8 +32,8 @@ __all__ = [
     "Frames", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions",
     "ObjectSchema", "PassOn", "PreparedConnection", "Preset", "ProviderOptions", "RemoteOptions", "RouteCall", "Scores",
     "SdkConnection", "SdkProvider", "SdkRecorder", "SdkWire", "UsageDeltas", "call_arguments", "choose_key",
-    "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget", "find_effort", "find_key",
-    "join_chunks", "key_from", "merge_streams", "name_server", "note_unsent", "open_body", "open_pool",
+    "close_objects", "embedding_list", "event_chunks", "event_error", "find_budget", "find_chat_prefix", "find_effort",
+    "find_key", "join_chunks", "key_from", "merge_streams", "name_server", "note_unsent", "open_body", "open_pool",
     "read_signature", "retry_after", "set_fields", "share_tls", "status_error", "strip_fence", "unreachable",
     "write_signature",
 ]

@@ -8,12 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from tg_base.llm.answer_form import AnswerForm
+from tg_base.llm.continued_answer import end_continued
 from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.ranking import Ranking
 from tg_base.llm.request_plan import GenerationPlan
 from tg_base.runtime import WorkerPool
-from tg_base.telemetry import find_token_counter
-from tg_schema import FinishReason, TextCompletionRequest, TextCompletionResponse, Usage
+from tg_schema import TextCompletionRequest, TextCompletionResponse, Usage
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.completion import UNCOUNTED, counts_of
 
@@ -38,15 +38,15 @@ Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, Any]]
 """The first chunk of a stream and the rest."""
 PassRecordOn = Callable[[TextCompletionResponse], bool]
 """Takes a record without waiting, as `PassOn` takes a chunk."""
-_NO_ENDINGS: Final[Mapping[int, "Ending"]] = MappingProxyType({})
+_NO_ENDINGS: Final[Mapping[int, LlmChunk]] = MappingProxyType({})
 """Replaced at the end of an answer: an empty dict for each stream would take 64 bytes."""
+_OPEN: Final = LlmChunk()
 
 
 async def answer_request(
     request: TextCompletionRequest,
     plan: GenerationPlan,
     begin: Callable[[], Awaitable[Begun]],
-    model: str,
     checkers: WorkerPool,
 ) -> AsyncGenerator[TextCompletionResponse, PassRecordOn | None]:
     """All records of an answer.
@@ -57,7 +57,6 @@ async def answer_request(
         request: what is asked.
         plan: how the provider is asked for it.
         begin: sends the plan's requests; returns their chunks, merged if there are several requests.
-        model: the model's name in the metrics.
         checkers: checks what may take long against schemas.
 
     Raises:
@@ -69,34 +68,30 @@ async def answer_request(
     totals, streaming, several, edits = answer.totals, request.streaming, plan.generated > 1, answer.edits
     keep = answer.keep
     plain = streaming and not several and not edits and keep is None
+    chunk, rest = await begin()
+    # After the first chunk nothing is retried, and a prompt may be long: do not keep it.
+    del request, plan, begin
     try:
-        chunk, rest = await begin()
-        # After the first chunk nothing is retried, and a prompt may be long: do not keep it.
-        del request, plan, begin
-        try:
-            # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
-            while True:
-                for edit in edits:
-                    chunk = edit(chunk)
-                totals.add(chunk)
-                if keep is not None:
-                    keep(chunk)
-                if streaming and (chunk.text or chunk.has_content):
-                    answer.on_record = yield totals.make_record(chunk)
-                if several and chunk.finish_reason is not None and answer.streams_ends:
-                    answer.on_record = yield answer.end(chunk.index)
-                # Do not keep this chunk while waiting for the next.
-                del chunk
-                try:
-                    # `anext` with a default would add a step to each wait.
-                    chunk = await rest.asend(answer.pass_on if plain and answer.on_record is not None else None)
-                except StopAsyncIteration:
-                    break
-        finally:
-            await rest.aclose()
+        # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
+        while True:
+            for edit in edits:
+                chunk = edit(chunk)
+            totals.add(chunk)
+            if keep is not None:
+                keep(chunk)
+            if streaming and (chunk.text or chunk.has_content):
+                answer.on_record = yield totals.make_record(chunk)
+            if several and chunk.finish_reason is not None and answer.streams_ends:
+                answer.on_record = yield answer.end(chunk.index)
+            # Do not keep this chunk while waiting for the next.
+            del chunk
+            try:
+                # `anext` with a default would add a step to each wait.
+                chunk = await rest.asend(answer.pass_on if plain and answer.on_record is not None else None)
+            except StopAsyncIteration:
+                break
     finally:
-        # Count a cancelled or failed stream too: the provider bills the tokens up to there.
-        totals.report(model)
+        await rest.aclose()
     for record in await answer.last_records():
         yield record
 
@@ -106,8 +101,8 @@ class AnswerBuilder:
 
     Attributes:
         totals: what all chunks add up to.
-        edits: each changes each chunk, before all else.
-        keep: takes each chunk that is needed later; None = none is.
+        edits: functions that change each chunk before all else.
+        keep: takes each chunk that is needed later; None = no chunk is.
         streams_ends: whether the end of each of several answers is sent as soon as it comes.
         on_record: gets the records of the chunks that come while the next one is awaited; None = nobody does.
     """
@@ -116,6 +111,7 @@ class AnswerBuilder:
     __slots__ = (
         "_answers_asked",
         "_collector",
+        "_continuation",
         "_form",
         "_ranking",
         "_several",
@@ -138,6 +134,9 @@ class AnswerBuilder:
         self._form = form
         keeps = form is not None or not request.streaming
         self._collector = AnswerCollector(join_chunks) if keeps else None
+        self._continuation = request.continuation
+        if self._collector is not None and request.continuation:
+            self._collector.add(LlmChunk("".join(request.continuation)))
         sampling = request.sampling
         asks_tokens = sampling is not None and sampling.logprobs is not None
         self._ranking = Ranking(tokens=asks_tokens) if plan.ranked else None
@@ -178,13 +177,11 @@ class AnswerBuilder:
         """The pieces that were kept of each answer, by its index; of the best ones only, if the plan says so."""
         kept = self._collector.records() if self._collector is not None else ()
         ends = self.totals.endings
-        if self._ranking is None:
-            return {index: [piece for piece in kept if piece.index == index] for index in sorted(ends)}
-        best = self._ranking.best(self._answers_asked)
-        self.totals.endings = {place: ends[index] for place, index in enumerate(best)}
+        shown = sorted(ends) if self._ranking is None else self._ranking.best(self._answers_asked)
+        self.totals.endings = {place: ends[index] for place, index in enumerate(shown)}
         return {
             place: [msgspec.structs.replace(piece, index=place) for piece in kept if piece.index == index]
-            for place, index in enumerate(best)
+            for place, index in enumerate(shown)
         }
 
     async def _in_form(self, form: AnswerForm, index: int, answer: Sequence[LlmChunk]) -> Sequence[LlmChunk]:
@@ -196,19 +193,11 @@ class AnswerBuilder:
 
     def _last_of_streams(self, indexes: Sequence[int]) -> list[TextCompletionResponse]:
         if not self._several:
-            return [self.totals.end_record(LlmChunk(), ends=True, final=True)]
+            record = self.totals.end_record(LlmChunk(), ends=True, final=True)
+            return [end_continued(record, self._continuation) if self._continuation else record]
         ends = [] if self.streams_ends else [self.end(index) for index in indexes]
         last = LlmChunk(index=self.totals.last if self.streams_ends else indexes[-1])
         return [*ends, self.totals.end_record(last, ends=False, final=True)]
-
-
-@dataclass(slots=True)
-class Ending:
-    """How one answer ended."""
-
-    finish_reason: FinishReason | None = None
-    stopped_by: str | int | None = None
-    seed: int | None = None
 
 
 @dataclass(slots=True)
@@ -217,13 +206,13 @@ class Totals:
 
     Attributes:
         asked: the name of the adapter or model in the request.
-        endings: how each answer ended, by its `index`.
+        endings: finish reason, stop and seed of each answer, by its `index`.
         counts: those of `Usage`, in its order.
         last: the answer that ended last.
     """
 
     asked: str | None
-    endings: Mapping[int, Ending]
+    endings: Mapping[int, LlmChunk]
     counts: list[int | None] = field(default_factory=[*UNCOUNTED].copy)
     model: str | None = None
     last: int = 0
@@ -241,12 +230,14 @@ class Totals:
             self._end(chunk)
 
     def _end(self, chunk: LlmChunk) -> None:
-        ending = self.endings.get(chunk.index, Ending())
+        before = self.endings.get(chunk.index, _OPEN)
+        ending = LlmChunk(
+            finish_reason=before.finish_reason or chunk.finish_reason,
+            stopped_by=before.stopped_by if chunk.stopped_by is None else chunk.stopped_by,
+            seed=before.seed if chunk.seed is None else chunk.seed,
+        )
         self.endings = {**self.endings, chunk.index: ending}
-        ending.stopped_by = ending.stopped_by if chunk.stopped_by is None else chunk.stopped_by
-        ending.seed = ending.seed if chunk.seed is None else chunk.seed
         if chunk.finish_reason is not None:
-            ending.finish_reason = ending.finish_reason or chunk.finish_reason
             self.last = chunk.index
 
     def make_record(self, chunk: LlmChunk) -> TextCompletionResponse:
@@ -270,7 +261,7 @@ class Totals:
             ends: whether its answer ends with it; then the record says how.
             final: whether the stream ends with it; then the record has the usage of all answers.
         """
-        ending = self.endings.get(piece.index, Ending()) if ends else Ending()
+        ending = self.endings.get(piece.index, _OPEN) if ends else _OPEN
         record = self.make_record(piece)
         return msgspec.structs.replace(
             record.with_usage(Usage(*self.counts)) if final else record,
@@ -280,9 +271,3 @@ class Totals:
             finish_reason=ending.finish_reason,
             end_of_stream=final,
         )
-
-    def report(self, model: str) -> None:
-        """Add the known usage to the metrics, including that of cancelled streams."""
-        usage = Usage(*self.counts)
-        find_token_counter(model, "in").inc(usage.in_token or 0)
-        find_token_counter(model, "out").inc(usage.out_token or 0)

@@ -30,7 +30,7 @@ class AnswerForm:
     Args:
         checkers: checks what may take long.
         json: whether the text must be JSON.
-        schema: what its value must satisfy; None = be an object.
+        schema: the schema of that JSON; None = it must be an object.
         tools: by the name of a strict tool, what the arguments of its calls must satisfy.
     """
 
@@ -72,7 +72,7 @@ class AnswerForm:
             SchemaViolation: it contains no JSON, or breaks the schema, or is no object if there is none; or a call
                 breaks the schema of its tool; or it is `streamed` and has other text around its JSON. The message
                 names the rule.
-            BadRequest: to check it takes too much work.
+            BadRequest: checking the answer takes too much work.
         """
         calls = whole_calls(call for chunk in answer for call in chunk.tool_calls)
         for call in calls:

@@ -41,16 +41,12 @@ class AnswerText:
             The text to show, the tokens that begin in it, and whether a stop string ended the answer.
         """
         text = self._utf8.decode(piece)
-        if self._stop is None:
-            return text, (() if token is None else (token,)), False
-        if self._unwatched > 0:
-            self._unwatched -= 1
-            self._read += len(text)
-            self._shown += len(text)
-            return text, (() if token is None else (token,)), False
         if token is not None:
             self._tokens.append((self._read, token))
         self._read += len(text)
+        if self._stop is None or self._unwatched > 0:
+            self._unwatched -= 1
+            return text, self._beside(text, everything=True), False
         text, stopped = self._stop.feed(text)
         return text, self._beside(text, everything=not stopped and not self._stop.held), stopped
 

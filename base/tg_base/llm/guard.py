@@ -6,7 +6,7 @@ become errors here.
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextvars import Context
 from math import inf
 from time import time
@@ -47,7 +47,6 @@ async def guard_stream(
     source: AsyncGenerator[LlmChunk, Any],
     clocks: Clocks,
     answers: int = 1,
-    on_error: Callable[[TgError], None] | None = None,
     call: ProviderCall | None = None,
 ) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """Yield the chunks of `source`, and close it whatever happens.
@@ -57,8 +56,8 @@ async def guard_stream(
     on while we wait for it.
 
     A `finish_reason` completes the answer of its `index`. After that, only the counts of its chunks are forwarded. Once
-    all of `answers` are complete, an error or a timeout ends the stream without being raised. `on_error` gets any error
-    before that. `call` is told what comes, and how it ends.
+    all of `answers` are complete, an error or a timeout ends the stream without being raised. `call` is told what
+    comes, and how it ends.
 
     Raises:
         Timeout: a clock ran out; `clock` and the message name it.
@@ -79,11 +78,9 @@ async def guard_stream(
                         chunk = await source.asend(None if guard.on_chunk is None else guard.pass_on)
                 except StopAsyncIteration:
                     break
-                except TgError as error:
+                except TgError:
                     if guard.finished:
                         break
-                    if on_error is not None:
-                        on_error(error)
                     raise
                 guard.on_chunk = yield guard.admit(chunk)
                 # Do not keep this chunk while waiting for the next.
@@ -198,19 +195,17 @@ class _Watch:
     """
 
     __slots__ = (
-        "_cancelling", "_clocks", "_due", "_entered", "_fired", "_limit", "_loop", "_received_at", "_task", "_timer",
-        "_timer_due", "_waited", "_waiting_for_first", "saw_content",
+        "_cancelling", "_clocks", "_content_due", "_fired", "_left_at", "_loop", "_task", "_timer", "_timer_due",
+        "_total_due", "_waiting_for_first", "saw_content",
     )  # fmt: skip
 
     def __init__(self, clocks: Clocks) -> None:
         self._loop = asyncio.get_running_loop()
         self._clocks = clocks
         self.saw_content = False
-        # All in seconds spent waiting: the time between two waits belongs to the consumer.
-        self._waited = 0.0
-        self._limit = min(clocks.first_token, clocks.total)
         self._waiting_for_first = True
-        self._entered = self._due = self._received_at = 0.0
+        self._left_at = now = self._loop.time()
+        self._content_due, self._total_due = now + clocks.first_token, now + clocks.total
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -227,27 +222,27 @@ class _Watch:
     def __enter__(self) -> Self:
         self._task = task = asyncio.current_task(self._loop)
         self._cancelling = task.cancelling() if task is not None else 0
-        self._begin(self._loop.time())
+        now = self._loop.time()
+        # The time between two waits belongs to the consumer.
+        self._content_due += now - self._left_at
+        self._total_due += now - self._left_at
+        if self.saw_content:
+            self._content_due = now + self._clocks.idle
+            self.saw_content = self._waiting_for_first = False
+        self._set_timer(now)
         return self
 
     def go_on(self) -> None:
         """Restart the idle clock: content has come, and the task goes on waiting."""
-        self._received_at, self.saw_content = self._loop.time(), False
+        now = self._loop.time()
+        self._content_due, self.saw_content = now + self._clocks.idle, False
         # From then on each restart makes the time later, so that the timer need not be moved for it.
         if self._waiting_for_first:
-            self._restart()
+            self._waiting_for_first = False
+            self._set_timer(now)
 
-    def _restart(self) -> None:
-        received_at, self._received_at, self.saw_content = self._received_at, 0.0, True
-        self._waited += received_at - self._entered
-        self._begin(received_at)
-
-    def _begin(self, now: float) -> None:
-        if self.saw_content:
-            self.saw_content = self._waiting_for_first = False
-            self._limit = min(self._waited + self._clocks.idle, self._clocks.total)
-        self._entered = now
-        self._due = due = now + self._limit - self._waited
+    def _set_timer(self, now: float) -> None:
+        due = min(self._content_due, self._total_due)
         # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
         if due < self._timer_due:
             # Set early, so that it need not be replaced once the idle clock runs.
@@ -261,21 +256,18 @@ class _Watch:
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf
-        if self._received_at:
-            self._restart()
         # No wait is in progress, because the consumer is slow. The next wait arms the timer again.
         if self._task is None:
             return
-        if self._loop.time() < self._due:
-            self._arm(self._due)
+        due = min(self._content_due, self._total_due)
+        if self._loop.time() < due:
+            self._arm(due)
         else:
             self._fired = True
             self._task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._received_at:
-            self._restart()
-        self._waited += self._loop.time() - self._entered
+        self._left_at = self._loop.time()
         task, self._task = self._task, None
         if kind is RecursionError:
             raise BadRequest(TOO_DEEP) from None
@@ -288,7 +280,7 @@ class _Watch:
             raise self._make_timeout() from error
 
     def _make_timeout(self) -> Timeout:
-        if self._limit >= self._clocks.total:
+        if self._total_due <= self._content_due:
             clock, missed = "total", f"not finished within {self._clocks.total:g} s"
         elif self._waiting_for_first:
             clock, missed = "first_token", f"no first token within {self._clocks.first_token:g} s"

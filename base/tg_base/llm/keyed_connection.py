@@ -4,8 +4,9 @@ Each SDK stores the key in its own place, some in several. Replacing the client 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from tg_base.llm.credentials import Key
@@ -21,17 +22,17 @@ class Closing(Protocol):
 
 
 Connection = TypeVar("Connection", bound=Closing)
-Connect = Callable[[str | None], Awaitable[Connection]]
-"""Creates a client for a key, without sending a request."""
+Connect = Callable[[str | None], Connection]
+"""Creates a client for a key, without sending a request. It may block, as SDKs do while they import and create one."""
 
 
+@dataclass(slots=True)
 class Lease(Generic[Connection]):
     """A connection, the key that it sends, and the number of requests that use it."""
 
-    def __init__(self, connection: Connection, key: str | None) -> None:
-        self.connection = connection
-        self.key = key
-        self.users = 0
+    connection: Connection
+    key: str | None
+    users: int = 0
 
 
 class KeyedConnection(Generic[Connection]):
@@ -47,19 +48,13 @@ class KeyedConnection(Generic[Connection]):
     async def open(cls, key: Key, connect: Connect[Connection]) -> Self:
         """Create the first connection.
 
+        `connect` runs in a daemon thread, so an SDK that looks for credentials cannot keep the process alive.
+
         Raises:
             TgError: there is no key, or `connect` raised it.
         """
         first = await key.read() if isinstance(key, KeyFile) else key
-        return cls(key, connect, Lease(await connect(first), first))
-
-    @classmethod
-    async def open_in_thread(cls, key: Key, connect: Callable[[str | None], Connection]) -> Self:
-        """The same for a `connect` that blocks, as SDKs do while they import and create a client.
-
-        It runs in a daemon thread: an SDK that looks for credentials on the network does not keep the process alive.
-        """
-        return await cls.open(key, lambda now: start_daemon_thread(lambda: connect(now), "connect"))
+        return cls(key, connect, await _lease(connect, first))
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Connection]:
@@ -93,9 +88,13 @@ class KeyedConnection(Generic[Connection]):
             # Read again: another request may have renewed the connection while this one waited for the lock.
             key, old = await file.read(), self._lease
             if key != old.key:
-                self._lease = Lease(await self._connect(key), key)
+                self._lease = await _lease(self._connect, key)
                 await self._close_unused(old)
 
     async def _close_unused(self, lease: Lease[Connection]) -> None:
         if lease is not self._lease and not lease.users:
             await lease.connection.aclose()
+
+
+async def _lease(connect: Connect[Connection], key: str | None) -> Lease[Connection]:
+    return Lease(await start_daemon_thread(lambda: connect(key), "connect"), key)

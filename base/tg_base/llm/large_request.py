@@ -21,11 +21,11 @@ from tg_schema.features import Feature
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 """JSON bytes of `schema` and of each tool. OpenAI takes schemas of 5,000 properties and 120,000 characters."""
 PART_OBJECTS: Final = 1000
-"""Messages, tools or texts of a part."""
+"""Messages, tools or texts in one part of a request."""
 PART_IDS: Final = 100_000
-"""Token ids of a part."""
+"""Token ids in one part."""
 PART_BIASES: Final = 20_000
-"""Entries of a part of `logit_bias`."""
+"""Entries of `logit_bias` in one part."""
 _ID_LISTS: Final = "id_lists"
 _BIAS: Final = "logit_bias"
 _LONG_FIELDS: Final = {
@@ -45,7 +45,7 @@ class CheckedRequest(TextCompletionRequest, frozen=True):
     """A request that has been checked where it was decoded.
 
     Attributes:
-        needed: its features.
+        needed: the features that it needs.
     """
 
     needed: frozenset[Feature] = frozenset()
@@ -75,7 +75,7 @@ def read_request(data: bytes) -> TextCompletionRequest:
 
     Raises:
         Unreadable: the JSON is not a request.
-        BadRequest: its fields contradict each other, or a range.
+        BadRequest: its fields contradict each other, or are out of range.
         TooLarge: a schema is too large.
     """
     try:

@@ -25,7 +25,8 @@ MAX_CHECK_BYTES: Final = 1024**3
 QUICK_STEPS: Final = 1_000_000
 """Steps of a check that is made here: a few milliseconds."""
 QUICK_FAULT_STEPS: Final = 2000
-"""Steps for an invalid value: a library that says why it is collects the reasons of all alternatives first."""
+"""Steps of such a check for an invalid value: to say why it is invalid, the library first collects the reasons of all
+alternatives."""
 _MAX_PATH_CHARACTERS = 200
 """Maximum length of a path in an error, in characters."""
 _TOO_MUCH: Final = "a check against this schema takes too much work; use fewer references, alternatives and patterns"
@@ -49,7 +50,7 @@ class ObjectSchema:
 
     Args:
         schema: a JSON schema.
-        trusted: whether it may be compiled here, whatever that takes: it is from the configuration.
+        trusted: whether the schema is from the configuration, so that it may be compiled here at any cost.
 
     Raises:
         BadSchema: it means too much work, or (if compiled here) is no JSON schema, or refers to another document.

@@ -1,8 +1,8 @@
 """TextCompletionRequest with another operation than "completion" -> the records that answer it."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Final, TypeVar, get_args
+from collections.abc import Sequence
+from typing import Final, get_args
 
 import msgspec
 
@@ -20,7 +20,17 @@ MAX_RECORD_BYTES: Final = 256 * 1024
 EDITS: Final = frozenset({"load-adapter", "unload-adapter"})
 """Operations that change a provider's adapters."""
 
-Result = TypeVar("Result")
+_TASKS: Final = {
+    "list-models": "list its models",
+    "count-tokens": "count the tokens",
+    "tokenize": "tokenize the prompt",
+    "detokenize": "turn the ids into text",
+    "score": "score the tokens",
+    "embed": "embed the texts",
+    "load-adapter": "change its adapters",
+    "unload-adapter": "change its adapters",
+}
+"""What a provider did not do in time, by the operation."""
 
 
 class Embeddings(msgspec.Struct, frozen=True):
@@ -40,7 +50,7 @@ class Detokenized(msgspec.Struct, frozen=True):
 
     Attributes:
         text: the text of all tokens; a control token is its name.
-        tokens: each of them, if `token_texts` asked for that.
+        tokens: each token by itself, if `token_texts` asked for that.
     """
 
     text: str
@@ -51,9 +61,9 @@ class Scores(msgspec.Struct, frozen=True):
     """How probable a model takes given tokens to be.
 
     Attributes:
-        tokens: the scored ones, each with its log-probability after all that come before it.
-        prompt_tokens: those of the prompt, if `prompt_logprobs` asked for that; the first one has no log-probability.
-        in_token: tokens of the prompt and the scored ones together; None = unknown.
+        tokens: the scored tokens, each with its log-probability after all tokens before it.
+        prompt_tokens: the tokens of the prompt, if `prompt_logprobs` asked for them; the first has no log-probability.
+        in_token: the prompt's tokens and the scored ones together; None = unknown.
     """
 
     tokens: tuple[Token, ...] = ()
@@ -86,15 +96,15 @@ class Operator:
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
         """The text of `prompt_ids`; override it and announce "detokenize".
 
-        With `token_texts` it has each token too; announce that by the same name. Raises as `generate_content`.
+        With `token_texts` the answer also has each token; announce that as "token_texts". Raises as `generate_content`.
         """
         raise BadRequest(describe_missing(("detokenize",)))
 
     async def score(self, request: TextCompletionRequest) -> Scores:
         """The log-probabilities of `scored` after the prompt; override it and announce "score".
 
-        `sampling.logprobs` is the number of alternatives to each. With `sampling.prompt_logprobs` those of the prompt
-        are asked for too; announce that by the same name. Raises as `generate_content`.
+        `sampling.logprobs` is the number of alternatives to each token. `sampling.prompt_logprobs` also asks for the
+        prompt's log-probabilities; announce that as "prompt_logprobs". Raises as `generate_content`.
         """
         raise BadRequest(describe_missing(("score",)))
 
@@ -108,7 +118,7 @@ class Operator:
     async def load_adapter(self, request: TextCompletionRequest) -> None:
         """Make the LoRA adapter `adapter` of the file `adapter_path` known; override it and announce "load_adapter".
 
-        Call `announce` when it is. Raises as `generate_content`.
+        Call `announce` once the adapter is known. Raises as `generate_content`.
         """
         raise BadRequest(describe_missing(("load_adapter",)))
 
@@ -123,7 +133,15 @@ async def operate(provider: Operator, request: TextCompletionRequest) -> Sequenc
     Raises:
         TgError: the provider's, or a Timeout: all operations must end within `clocks.first_token`.
     """
-    answer = await (_edit(provider, request) if request.operation in EDITS else _answer(provider, request))
+    seconds = provider.clocks.first_token
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await _answer(provider, request)
+    except TimeoutError:
+        raise Timeout(f"the provider did not {_TASKS[request.operation or '']} within {seconds:g} s") from None
+    # An SDK walks through nested values in Python, and exhausts the stack sooner than our decoder did.
+    except RecursionError:
+        raise BadRequest(TOO_DEEP) from None
     return answer.cut(MAX_RECORD_BYTES) if len(encode(answer)) > MAX_RECORD_BYTES else (answer,)
 
 
@@ -131,38 +149,37 @@ async def _answer(provider: Operator, request: TextCompletionRequest) -> TextCom
     answer = TextCompletionResponse(response="", model=provider.model, end_of_stream=True)
     match request.operation:
         case "list-models":
-            listed = _own_model(provider, await _within(provider, "list its models", provider.models()))
-            return TextCompletionResponse(response="", models=(listed,), end_of_stream=True)
+            listed = _own_model(provider, await provider.models())
+            answer = TextCompletionResponse(response="", models=(listed,), end_of_stream=True)
         case "count-tokens":
-            count = await _within(provider, "count the tokens", provider.count_tokens(request))
+            count = await provider.count_tokens(request)
             if not 0 <= count <= MAX_COUNT:
                 raise ProtocolError("the provider counts tokens out of range")
             return msgspec.structs.replace(answer, in_token=count)
         case "tokenize":
-            ids = await _within(provider, "tokenize the prompt", provider.tokenize(request))
+            ids = await provider.tokenize(request)
             tokens = await _texts(provider, request, ids) if request.token_texts else ()
             return msgspec.structs.replace(answer, ids=ids, tokens=tokens)
         case "detokenize":
-            found = await _within(provider, "turn the ids into text", provider.detokenize(request))
+            found = await provider.detokenize(request)
             return msgspec.structs.replace(answer, response=found.text, tokens=found.tokens)
         case "score":
-            return _scored(answer, request, await _within(provider, "score the tokens", provider.score(request)))
+            return _scored(answer, request, await provider.score(request))
         case "embed":
-            return _embedded(answer, request, await _within(provider, "embed the texts", provider.embed(request)))
+            return _embedded(answer, request, await provider.embed(request))
+        case "load-adapter":
+            await provider.load_adapter(request)
+        case "unload-adapter":
+            await provider.unload_adapter(request)
         case _:
             *others, last = [f'"{name}"' for name in get_args(Operation)]
             raise BadRequest(f"operation must be {', '.join(others)} or {last}")
-
-
-async def _edit(provider: Operator, request: TextCompletionRequest) -> TextCompletionResponse:
-    edit = provider.load_adapter if request.operation == "load-adapter" else provider.unload_adapter
-    await _within(provider, "change its adapters", edit(request))
-    return TextCompletionResponse(response="", model=provider.model, end_of_stream=True)
+    return answer
 
 
 async def _texts(provider: Operator, request: TextCompletionRequest, ids: tuple[int, ...]) -> tuple[Token, ...]:
     asked = msgspec.structs.replace(request, operation="detokenize", prompt=None, messages=(), texts=(), prompt_ids=ids)
-    return (await _within(provider, "tell the texts of the tokens", provider.detokenize(asked))).tokens
+    return (await provider.detokenize(asked)).tokens
 
 
 def _scored(answer: TextCompletionResponse, request: TextCompletionRequest, scores: Scores) -> TextCompletionResponse:
@@ -185,20 +202,8 @@ def _embedded(
     return msgspec.structs.replace(answer, vectors=found.vectors, in_token=count)
 
 
-async def _within(provider: Operator, task: str, result: Awaitable[Result]) -> Result:
-    seconds = provider.clocks.first_token
-    try:
-        async with asyncio.timeout(seconds):
-            return await result
-    except TimeoutError:
-        raise Timeout(f"the provider did not {task} within {seconds:g} s") from None
-    # An SDK walks through nested values in Python, and exhausts the stack sooner than our decoder did.
-    except RecursionError:
-        raise BadRequest(TOO_DEEP) from None
-
-
 def _own_model(provider: Operator, models: tuple[ModelInfo, ...]) -> ModelInfo:
-    """The provider's model by its name here: this service would refuse its other models."""
+    """Our model as the provider lists it, under our name: this service would refuse the provider's other models."""
     if any(not 0 <= model.created <= MAX_COUNT for model in models):
         raise ProtocolError("the provider's list of models has a time out of range; check base_url")
     names = {provider.model, provider.upstream_model}

@@ -10,6 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm.base_url import base_url_from
+from tg_base.llm.continued_answer import find_rest
 from tg_base.llm.credentials import Key, choose_key
 from tg_base.llm.guard import Clocks
 from tg_schema import Sampling, TextCompletionRequest
@@ -75,12 +76,17 @@ class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_
         return self.upstream_model or model
 
     def sampling(self, request: TextCompletionRequest) -> Sampling:
-        """The request's sampling, with these options as defaults."""
+        """The request's sampling, with these options as defaults; the rest of an answer gets what its limit leaves.
+
+        Raises:
+            BadRequest: maybe no token is left.
+        """
         sampling = request.sampling or Sampling()
+        limit = self.max_tokens if sampling.max_tokens is None else sampling.max_tokens
         return msgspec.structs.replace(
             sampling,
             temperature=self.temperature if sampling.temperature is None else sampling.temperature,
-            max_tokens=self.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
+            max_tokens=find_rest(limit, request) if limit is not None and request.continuation else limit,
         )
 
 
@@ -88,7 +94,7 @@ class AddressOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
     """The address of an API: `base_url`, else the first of the variables that is set, else the default.
 
     Attributes:
-        base_url: the API's URL; None = by the next three.
+        base_url: the API's URL; None = the next three options decide.
         base_url_variables: environment variables with the URL, those of the provider's own SDK first.
         base_url_path: appended to a URL of these variables that has no path.
         default_base_url: used if no such variable is set; None = the SDK's default, or none.

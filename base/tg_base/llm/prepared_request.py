@@ -33,7 +33,7 @@ class PreparedRequest(TextCompletionRequest, frozen=True):
 def prepare_request(
     kind: Any, model: str, options: Any, data: bytes, caller: str | None = None
 ) -> PreparedRequest | RequestParts:
-    """Prepare a request, in a worker process. One for another operation than an answer is only decoded and checked.
+    """Prepare a request, in a worker process. A request for anything but an answer is only decoded and checked.
 
     Args:
         kind: the provider's class, an `SdkProvider`.
@@ -70,7 +70,7 @@ def prepare_request(
 def _outline(request: TextCompletionRequest, sent: Any = None, plan: GenerationPlan | None = None) -> PreparedRequest:
     kept = {name: getattr(request, name) for name in _KEPT}
     strict = tuple(tool for tool in request.tools if tool.strict)
-    # Ids are as large as a text; that there were some says how the answer is read.
+    # Token ids are as large as a text, so keep only whether there were any: that decides how the answer is read.
     raw = request.raw or bool(request.prompt_ids)
     return PreparedRequest(**kept, raw=raw, tools=strict, sent=sent, plan=plan)
 
@@ -85,5 +85,6 @@ _KEPT: Final = (
     "parallel_tool_calls",
     "adapter",
     "user",
+    "continuation",
 )
 """Fields that are needed besides the provider's request, so the outline keeps them."""

@@ -6,15 +6,18 @@ from time import time
 from typing import Final
 
 import msgspec
+import structlog
 
 from tg_base.llm.core import CallMeter
 from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import UsageAccount
-from tg_base.telemetry import Attribute, Spanning, count_call, span_names
+from tg_base.telemetry import Attribute, Spanning, count_call, find_token_counter, span_names
 from tg_schema import ImagePart, TextCompletionRequest, TgError, Usage
 from tg_schema.errors import Internal
 from tg_schema.prompt_size import estimate_usage, measure_text
 from tg_schema.usage_record import Outcome, Payer, UsageRecord
+
+log = structlog.get_logger()
 
 _NO_SPAN: Final = nullcontext()
 PAID_OPERATIONS: Final = frozenset({"embed", "score"})
@@ -25,7 +28,7 @@ class ProviderCall(CallMeter, kw_only=True):
     """One call of a provider. Its reader notes what the call brings, and calls `end` once.
 
     Attributes:
-        account: the request that it is made for; None = it is not recorded.
+        account: the account of the request that the call is made for; None = the call is not recorded.
         operation: what is asked for.
         model: the model's name here.
         upstream_model: its name at the provider.
@@ -33,7 +36,7 @@ class ProviderCall(CallMeter, kw_only=True):
         prompt_bytes: bytes of the prompt's text; 0 = not known.
         began: when it began, in seconds since the epoch.
         spanning: entered while it is read, so that the provider gets the ids of the call's span.
-        about: the attributes of that span, which `end` completes; None = it is not recorded.
+        about: the attributes of that span, which `end` completes; None = the span is not recorded.
     """
 
     account: UsageAccount | None = None
@@ -52,7 +55,15 @@ class ProviderCall(CallMeter, kw_only=True):
         self.spanning = Spanning(f"{span_names.CHAT} {about[span_names.REQUEST_MODEL]}", "client", about)
 
     def end(self, error: BaseException | None) -> None:
-        """Record and count it; `error` ended it, None = it is complete. What was left before it was sent is no call."""
+        """Record and count the call, and log a refusal. `error` has ended the call; None = it is complete.
+
+        A call that its reader left before it was sent does not count.
+        """
+        if self.operation not in PAID_OPERATIONS:
+            # Count a stream that was cancelled or has failed, too: the provider bills the tokens up to there.
+            usage = Usage(*self.counts)
+            find_token_counter(self.model, "in").inc(usage.in_token or 0)
+            find_token_counter(self.model, "out").inc(usage.out_token or 0)
         left = self.unsent and not isinstance(error, TgError)
         if self.account is not None and not left:
             record = self._make_record(self.account, error)
@@ -61,6 +72,9 @@ class ProviderCall(CallMeter, kw_only=True):
                 self.account.failed.append(record)
             else:
                 self.account.record(record)
+        if isinstance(error, TgError) and error.details:
+            # Log what the provider's support asks for, but never the body, which may contain prompts or keys.
+            log.warning("provider.refused", model=self.model, provider=self.provider, **error.details)
         if self.about is not None:
             self.about |= self._describe_end()
 
@@ -108,7 +122,7 @@ class ProviderCall(CallMeter, kw_only=True):
         )
 
     def _usage(self, outcome: Outcome) -> Usage:
-        """An estimate where the provider has not counted, unless it failed before it sent anything."""
+        """The usage, estimated where the provider has not counted, unless it failed before it sent anything."""
         if outcome == "failed" and not self.pieces:
             return Usage(*self.counts)
         answers = self.operation not in PAID_OPERATIONS
@@ -117,7 +131,7 @@ class ProviderCall(CallMeter, kw_only=True):
 
 
 def describe_request(request: TextCompletionRequest) -> dict[str, Attribute]:
-    """What a span has of a request for an answer: never its content."""
+    """The attributes that a span has of a request for an answer: never its content."""
     sampling = request.sampling
     return {
         span_names.OPERATION: span_names.CHAT,
@@ -129,7 +143,7 @@ def describe_request(request: TextCompletionRequest) -> dict[str, Attribute]:
 
 def measure_lists(request: TextCompletionRequest, account: UsageAccount) -> int:
     """Bytes of the text of a request's prompt besides `prompt` and `system`."""
-    # To measure each of thousands of turns takes milliseconds: of a large request without images, the JSON is measured.
+    # Measuring thousands of turns takes milliseconds, so a large request without images is measured by its JSON.
     parts = (part for turn in request.messages if not isinstance(turn.content, str) for part in turn.content)
     if account.size > MAX_QUICK_BYTES and not any(isinstance(part, ImagePart) for part in parts):
         return account.size

@@ -11,7 +11,7 @@ class Ranking:
     """Reads the chunks of all answers.
 
     Args:
-        tokens: whether the request asks for the data of the tokens; else it is removed from the chunks.
+        tokens: whether the request asks for the data of the tokens; otherwise that data is removed from the chunks.
     """
 
     def __init__(self, *, tokens: bool) -> None:

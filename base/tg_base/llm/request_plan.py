@@ -4,7 +4,7 @@
 provider's stead.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
@@ -113,13 +113,6 @@ def _check_prompt(request: TextCompletionRequest) -> None:
         raise BadRequest("suffix needs the text of prompt, which the answer follows")
 
 
-def _refuse(faults: Mapping[str, object]) -> None:
-    """Raise the first of the sentences whose condition holds."""
-    for sentence, found in faults.items():
-        if found:
-            raise BadRequest(sentence)
-
-
 def _check_form(request: TextCompletionRequest) -> None:
     forms = {
         "schema or response_format": request.schema is not None or request.response_format == "json",
@@ -127,7 +120,7 @@ def _check_form(request: TextCompletionRequest) -> None:
         "choice": bool(request.choice),
     }
     prescribed = sum(forms.values())
-    _refuse(
+    BadRequest.refuse(
         {
             'response_format must be "text" or "json"': request.response_format not in {None, "text", "json"},
             f"{', '.join(forms)}: an answer can have one form; leave out the others": prescribed > 1,
@@ -141,7 +134,7 @@ def _check_form(request: TextCompletionRequest) -> None:
 
 def _check_embedded(request: TextCompletionRequest) -> None:
     inputs = request.texts or request.id_lists
-    _refuse(
+    BadRequest.refuse(
         {
             "texts is missing: a list of the texts to embed": not inputs,
             "id_lists replace texts; leave out one of them": request.texts and request.id_lists,
@@ -154,22 +147,23 @@ def _check_embedded(request: TextCompletionRequest) -> None:
 
 
 def _check_detokenized(request: TextCompletionRequest) -> None:
-    _refuse({"prompt_ids is missing: the token ids to turn into text": not request.prompt_ids})
+    BadRequest.refuse({"prompt_ids is missing: the token ids to turn into text": not request.prompt_ids})
 
 
-def _check_unloaded(request: TextCompletionRequest) -> None:
-    _refuse({"adapter is missing: the name of the LoRA adapter": not request.adapter})
-
-
-def _check_loaded(request: TextCompletionRequest) -> None:
-    _check_unloaded(request)
-    _refuse({"adapter_path is missing: the file of the LoRA adapter": not request.adapter_path})
+def _check_adapter(request: TextCompletionRequest) -> None:
+    loads = request.operation == "load-adapter"
+    BadRequest.refuse(
+        {
+            "adapter is missing: the name of the LoRA adapter": not request.adapter,
+            "adapter_path is missing: the file of the LoRA adapter": loads and not request.adapter_path,
+        }
+    )
 
 
 def _check_scored(request: TextCompletionRequest) -> None:
     scores = request.operation == "score"
     asks_prompt = request.sampling is not None and request.sampling.prompt_logprobs is not None
-    _refuse(
+    BadRequest.refuse(
         {
             'scored belongs to the operation "score"': request.scored and not scores,
             "scored is missing: the token ids to score after the prompt, or sampling.prompt_logprobs": (
@@ -180,7 +174,7 @@ def _check_scored(request: TextCompletionRequest) -> None:
 
 
 def _check_raw_prompt(request: TextCompletionRequest) -> None:
-    _refuse(
+    BadRequest.refuse(
         {
             "tools need a conversation; leave out raw and prompt_ids, or tools": request.tools,
             "raw and prompt_ids are the whole prompt; leave out messages and system": (
@@ -213,7 +207,7 @@ def _check_sampling(sampling: Sampling) -> None:
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {error}") from None
     stops_fit = all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop)
-    _refuse(
+    BadRequest.refuse(
         {
             "sampling.best_of must be at least sampling.n: it counts the answers to choose from": (
                 sampling.best_of is not None and sampling.best_of < (sampling.n or 1)
@@ -249,8 +243,8 @@ def _check_turn(place: str, turn: Message) -> None:
 _PROMPTLESS: dict[str | None, Callable[[TextCompletionRequest], None]] = {
     "embed": _check_embedded,
     "detokenize": _check_detokenized,
-    "load-adapter": _check_loaded,
-    "unload-adapter": _check_unloaded,
+    "load-adapter": _check_adapter,
+    "unload-adapter": _check_adapter,
 }
 """The checks of the operations that have no prompt."""
 

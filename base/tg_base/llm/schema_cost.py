@@ -1,7 +1,7 @@
 """JSON schema -> a bound of the work of checking a value against it, before anything is checked.
 
-A small schema may mean much work: of thirty definitions that each refer twice to the next one, the last one is reached
-in a thousand million ways. The bound counts the ways by which one value is reached, at each depth of the value.
+A small schema may mean much work: if each of thirty definitions refers twice to the next one, a thousand million ways
+lead to the last one. The bound counts the ways by which one value is reached, at each depth of the value.
 """
 
 import re
@@ -20,26 +20,26 @@ MAX_COUNTED: Final = 4000
 MAX_QUICK_BYTES: Final = 32 * 1024
 """JSON bytes of a schema that is compiled in a few milliseconds."""
 MAX_QUICK_STATES: Final = 500
-"""States of all patterns of such a schema, of up to 8 us each."""
+"""States of all patterns of such a schema, at up to 8 us each."""
 MAX_REFERENCE_CHARACTERS: Final = 1000
-"""The most characters of a `$ref` that is followed here, and again at each level of a value."""
+"""The most characters of a `$ref` that is followed; it is followed again at each level of a value."""
 UNKNOWN: Final = float("inf")
 _ALL: Final = -1
 """All levels at once, except recursive parts."""
 
 _HERE: Final = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
-"""Keywords whose sub-schemas are for the same value."""
+"""Keywords whose sub-schemas apply to the same value."""
 _ONE: Final = frozenset({"properties", "prefixItems"})
-"""Keywords of whose sub-schemas one at most is for a value within the value."""
+"""Keywords of which at most one sub-schema applies to each value within the value."""
 _EACH: Final = frozenset(
     {"patternProperties", "additionalProperties", "propertyNames", "unevaluatedProperties", "contains"}
     | {"items", "additionalItems", "unevaluatedItems"}
 )
-"""Keywords whose sub-schemas may all be for one value within the value."""
+"""Keywords whose sub-schemas may all apply to one value within the value."""
 _MAPS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 _UNEVALUATED: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _UNEVALUATED_TIMES: Final = 4
-"""How often the keywords beside such a keyword are checked, at most."""
+"""How often the keywords beside an unevaluated one are checked, at most."""
 _UNKNOWN_WORDS: Final = frozenset({"$dynamicRef", "$recursiveRef"})
 _LITERALS: Final = ("enum", "const")
 _QUICK_ITEMS: Final = 4
@@ -60,7 +60,7 @@ class SchemaCost:
     Args:
         schema: the JSON schema.
         size: its JSON bytes.
-        most: sub-schemas that are looked at; of a larger schema nothing is known.
+        most: how many sub-schemas are looked at; the cost of a larger schema stays unknown.
 
     Attributes:
         too_large: whether it has more ways to its parts than are allowed.

@@ -22,14 +22,13 @@ from tg_base.llm.http import (
     EventDecoder,
     Frames,
     HttpAnswer,
-    OpenBody,
     RouteCall,
+    begin_body,
     event_chunks,
     no_detail,
-    open_body,
     read_whole_body,
 )
-from tg_base.llm.keyed_connection import KeyedConnection, Lease
+from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.large_request import RequestParts, join_request
 from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions
@@ -89,8 +88,8 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
 class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     """A provider with its own SDK and wire format. A subclass defines `wire`, `features`, `body` and `decoder`.
 
-    Without an argument its options are `RemoteOptions`; its own derive from them, or from `AddressOptions`, or it
-    overrides `open`, which needs an address.
+    Without a type argument its options are `RemoteOptions`. Options of its own derive from these or from
+    `AddressOptions`; with any others the provider overrides `open`, which needs an address.
 
     Attributes:
         usage_patience: seconds to wait for the usage of a finished answer.
@@ -114,7 +113,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
             # Report a missing package before a missing key: it would be the next error anyway.
             await start_daemon_thread(lambda: import_module(cls.wire.client), f"import {cls.wire.client}")
             raise
-        connection = await KeyedConnection[SdkConnection].open_in_thread(
+        connection = await KeyedConnection[SdkConnection].open(
             key, lambda now: import_module(cls.wire.client).connect(replace(endpoint, key=now))
         )
         return cls(model, options, connection)
@@ -142,7 +141,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     def stream_answer(
         self, request: TextCompletionRequest, ask: Callable[[Any], Awaitable[HttpAnswer]]
     ) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The chunks of the answer to a request that `ask` sends over the connection that it is lent.
+        """The chunks of the answer to a request that `ask` sends over a borrowed connection.
 
         Raises:
             TgError: as `generate_content_stream`.
@@ -234,7 +233,8 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 class _AskedBody:
     """The body of an answer, and the connection lent for it."""
 
-    __slots__ = ("_ask", "_body", "_error_detail", "_keyed", "_lease")
+    # Not a generator, which would take 600 bytes of each stream.
+    __slots__ = ("_answer", "_ask", "_error_detail", "_keyed", "_lease")
 
     def __init__(
         self,
@@ -243,29 +243,22 @@ class _AskedBody:
         error_detail: Callable[[bytes], ErrorDetail],
     ) -> None:
         self._keyed = keyed
-        self._lease: Lease[SdkConnection] | None = None
         self._ask = ask
         self._error_detail = error_detail
-        self._body: OpenBody | None = None
 
     async def __aenter__(self) -> HttpAnswer:
-        lease = await self._keyed.take()
+        self._lease = lease = await self._keyed.take()
         answer = None
         try:
-            self._body = open_body(self._ask(lease.connection), self._error_detail)
-            # It refers to the request, whose prompt may be long; a retry makes another body.
-            del self._ask
-            answer = await self._body.__aenter__()
+            answer = await begin_body(self._ask(lease.connection), self._error_detail)
         finally:
+            # `_ask` refers to the request, whose prompt may be long; a retry makes another body.
+            del self._ask
             if answer is None:
                 await self._keyed.give_back(lease)
-        self._lease = lease
+        self._answer = answer
         return answer
 
     async def __aexit__(self, *_: object) -> None:
-        try:
-            if self._body is not None:
-                await self._body.__aexit__()
-        finally:
-            if self._lease is not None:
-                await self._keyed.give_back(self._lease)
+        self._answer.close()
+        await self._keyed.give_back(self._lease)

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
 import stamina
-import structlog
 from typing_extensions import TypeVar, get_original_bases, override
 
 from tg_base.llm.answer_builder import Begun, answer_request
+from tg_base.llm.continued_answer import CHAT_FEATURES, check_continuation
 from tg_base.llm.core import CALL, LlmChunk, PassOn, join_chunks
 from tg_base.llm.guard import guard_stream
 from tg_base.llm.large_request import CheckedRequest, join_request, read_in_parts
@@ -44,8 +44,6 @@ CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score
 MAX_RETRY_PAUSE_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, or for more than is left of the time to the
 first content, its error goes to the client instead."""
-
-log = structlog.get_logger()
 
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
@@ -76,7 +74,9 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         clocks: timeouts of the provider's stream.
         tries: attempts per request; a request is retried only before its first chunk.
         native_features: features that the provider has itself.
-        optional_features: what only some of its models have; the option `extra_features` says which do.
+        optional_features: features that only some of its models have; the option `extra_features` adds them to a model.
+        continued_features: what a request may need so that the provider can still continue its answer after text that
+            another process sent.
         features: the native ones and those that the base supplies; a request that needs another one is refused before
             the provider is called.
     """
@@ -84,6 +84,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
     spec = TEXT_COMPLETION
     cools = True
     optional_features: ClassVar[frozenset[Feature]] = frozenset()
+    continued_features: ClassVar[frozenset[Feature]] = CHAT_FEATURES
 
     Options: ClassVar[type[ProviderOptions]] = ProviderOptions
 
@@ -113,7 +114,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     @classmethod
     def find_capacity(cls, options: AnyOptions) -> int:
-        """Requests that it runs concurrently with these options."""
+        """How many requests the provider runs concurrently with these options."""
         return options.capacity or cls.capacity
 
     @classmethod
@@ -215,12 +216,13 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
             else partial(self._start, plan.requests[0], plan.generated)
         )
         # Return that generator itself: with one of our own, each chunk would pass through both.
-        return answer_request(request, plan, begin, self.model, self._checkers)
+        return answer_request(request, plan, begin, self._checkers)
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
         checked = self.check(request) if unchecked else request
-        call = self._begin_call(request) if request.operation in PAID_OPERATIONS else ProviderCall()
+        is_paid = request.operation in PAID_OPERATIONS
+        call = self._begin_call(request) if is_paid else ProviderCall(model=self.model, provider=self.provider)
         # A client may have written anything.
         known = request.operation if request.operation and request.operation in get_args(Operation) else "unknown"
         operation = span_names.OPERATIONS.get(known, known)
@@ -229,10 +231,8 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         try:
             with Spanning(f"{operation} {self.upstream_model}", "client", about):
                 records = await operate(self, checked)
-            call.counts = [*msgspec.structs.astuple(Usage.total(records))]
-        except TgError as error:
-            self._log_refusal(error)
-            raise
+            if is_paid:
+                call.counts = [*msgspec.structs.astuple(Usage.total(records))]
         finally:
             call.end(sys.exception() if records is None else None)
         for record in records:
@@ -244,7 +244,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     @override
     async def aclose(self) -> None:
-        """As `Service.aclose`; call it where you override it."""
+        """As `Service.aclose`; an override calls it too."""
         await self._workers.aclose()
         await self._checkers.aclose()
 
@@ -262,6 +262,8 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
         if missing := needed - self.features:
             raise BadRequest(describe_missing(missing))
+        if request.continuation:
+            check_continuation(request, self.continued_features)
         return msgspec.structs.replace(request, model=self.model)
 
     async def _start_merged(self, requests: Sequence[TextCompletionRequest]) -> Begun:
@@ -282,7 +284,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         until = time() + self.clocks.first_token
         stream = self._guarded(request, answers)
         try:
-            # An error or a cancellation of it has closed the stream.
+            # If this fails or is cancelled, the stream has closed itself.
             return await anext(stream), stream
         except TgError as error:
             # Raise a final error here: raised within the retry, it would form a cycle that keeps the request in memory.
@@ -314,10 +316,10 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         stream, call = self.generate_content_stream(request), self._begin_call(request)
         if trace.share is not None and trace.is_recorded():
             call.record_span(self._describe() | describe_request(request))
-        return guard_stream(stream, self.clocks, answers, self._log_refusal, call)
+        return guard_stream(stream, self.clocks, answers, call)
 
     def _describe(self) -> dict[str, Attribute]:
-        """What each span of a call has."""
+        """The attributes of each span of a call."""
         return {
             span_names.PROVIDER: self.provider,
             span_names.REQUEST_MODEL: self.upstream_model,
@@ -326,30 +328,25 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     def _begin_call(self, request: TextCompletionRequest) -> ProviderCall:
         account = ACCOUNT.get()
-        if account is None:
-            return ProviderCall()
-        if account.failed:
-            account.note_retry()
-        # Most requests have only these two.
-        size = len(request.prompt or "") + len(request.system or "")
-        if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
-            size += measure_lists(request, account)
         call = ProviderCall(
             account=account,
             operation=request.operation or "completion",
             model=self.model,
             upstream_model=self.upstream_model,
             provider=self.provider,
-            prompt_bytes=size or account.size,
             began=time(),
         )
+        if account is None:
+            return call
+        if account.failed:
+            account.note_retry()
+        # Most requests have only these two.
+        size = len(request.prompt or "") + len(request.system or "")
+        if request.messages or request.tools or request.prompt_ids or request.texts or request.id_lists:
+            size += measure_lists(request, account)
+        call.prompt_bytes = size or account.size
         CALL.set(call)
         return call
-
-    def _log_refusal(self, error: TgError) -> None:
-        """Tell the operator what the provider's support asks for. Never the body, which may contain prompts or keys."""
-        if error.details:
-            log.warning("provider.refused", model=self.model, provider=self.provider, **error.details)
 
 
 def _retry(error: Exception, left: float) -> bool | float:

@@ -8,10 +8,10 @@ class StopStrings:
 
     Args:
         stops: the stop strings.
-        keep: whether the one that ended the answer is shown; then nothing has to be held back.
+        keep: whether the stop string that ended the answer is shown; then nothing has to be held back.
 
     Attributes:
-        found: the one that ended the answer.
+        found: the stop string that ended the answer.
     """
 
     def __init__(self, stops: Sequence[str], *, keep: bool = False) -> None:

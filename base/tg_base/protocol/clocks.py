@@ -110,9 +110,9 @@ class PublisherClocks:
         return math.inf if known is None else self._time() - known.received_at
 
     def delays(self, publisher: str, age: float) -> tuple[float | None, float]:
-        """Seconds by which a message of this age was delayed, None = not known; and by which it was at least.
+        """By how many seconds a message of this age was delayed (None = not known), and by how many at least.
 
-        For the second a single heartbeat is enough: if it was delayed itself, the message was delayed even more.
+        For the second number a single heartbeat is enough: if it was delayed itself, the message was delayed even more.
         """
         known = self._publishers.get(publisher)
         if known is None:

@@ -95,7 +95,7 @@ class LinkSender:
         self._waiting: deque[LinkStream] = deque()
         self._frames: deque[_KindFrame] = deque()
         self._ready = asyncio.Event()
-        self._taken: asyncio.Event | None = None
+        self._taken = asyncio.Event()
         # With one message in flight, every chunk would wait for the broker's answer to the one before it. With many,
         # load would show as a queue of small messages; two make waiting chunks join into one message.
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
@@ -131,14 +131,12 @@ class LinkSender:
         """Make no more messages of what this stream has buffered."""
         if stream in self._waiting:
             self._waiting.remove(stream)
-        if self._taken is not None:
-            self._taken.set()
-            self._taken = None
+        self._taken.set()
+        self._taken.clear()
 
     async def until_taken(self) -> None:
         """Return when the next message has been made from what waits."""
-        taken = self._taken = self._taken or asyncio.Event()
-        await taken.wait()
+        await self._taken.wait()
 
     def acknowledge(self, ack: Ack) -> None:
         """The requestor has every message up to this one; they are no longer kept."""
@@ -239,9 +237,8 @@ class LinkSender:
             frames.append(frame)
             kinds.append(kind)
         self.used = True
-        if self._taken is not None:
-            self._taken.set()
-            self._taken = None
+        self._taken.set()
+        self._taken.clear()
         return encode(frames), tuple(kinds)
 
     async def _publish(self, message: _Message) -> None:
@@ -294,11 +291,11 @@ class LinkStream:
         self._repeat_at = 0.0
         self._waits = False
         self._records: list[Response] = []
-        # Each with the number of records before it; None = there are none, as nearly always.
+        # Each signal with the number of records before it; None = there are no signals, as nearly always.
         self._signals: list[tuple[int, Frame]] | None = None
 
     def open(self) -> None:
-        """Register it: from now on it ends if its requestor dies."""
+        """Register the stream: from now on it ends if its requestor dies."""
         self._link.streams.add(self._key)
 
     def accept(self, opening: Callable[[], bool]) -> None:
@@ -391,7 +388,7 @@ class KeptStream(LinkStream):
         return self._key
 
     def move(self, link: LinkSender, key: StreamKey, after: int) -> None:
-        """Go on by another link, under this key, behind the first `after` records."""
+        """Go on over another link, under this key, after the first `after` records."""
         self._link.withdraw(self)
         if self._key in self._link.streams:
             self._link.streams.discard(self._key)

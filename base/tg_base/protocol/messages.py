@@ -1,8 +1,10 @@
 """Requestor <-> processor: the messages beside requests. A plain peer needs none of them."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
+
+from tg_schema.live import LivePool
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A count, or a sequence number."""
@@ -21,6 +23,8 @@ IDLE_LINK_SECONDS = 30.0
 """Seconds after which a processor closes an unused link. Its requestor drops the other end later, never before."""
 KIND_PROPERTY = "kind"
 """What a message on an inbox is that belongs to no link: "report" = a `LinkReport`, "presence" = a `Presence`."""
+PEER_PROPERTY: Final = "peer"
+"""Marks a message from one requestor to others, on presence or on an inbox: the inbox of its sender."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +34,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         kind: what the frame is. "record" = a response record that is not the last. "end" = the last response record.
             "accepted" = the processor works on the request. "confirm" = it holds a request that may be a redelivery,
             and asks for a `Confirmed`. "returned" = it has not begun the request; another processor should take it.
-            "fetch" = it wants the body of a large request, from an offset on (`part.py`).
+            "fetch" = it wants the body of a large request, from an offset on (`Part`).
         stream: the stream's id.
         attempt: which attempt at the stream this answers.
         record: for "record" and "end", the response record, a JSON object.
@@ -87,7 +91,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
         inbox: the requestor.
         acks: by link.
         cancelled: the streams that were cancelled lately.
-        reports: that its inbox takes a `LinkReport`, and a `Presence` for each process; it always does.
+        reports: whether its inbox takes a `LinkReport`, and a `Presence` for each process; always true.
         oldest: the lowest link number by which a stream of it is answered; -1 = there is none, or it is not stated.
         spacing: the least seconds between two messages of a link under load, given all links to this inbox.
     """
@@ -112,8 +116,8 @@ class Announce(msgspec.Struct, frozen=True, tag="announce"):
     """Requestor -> all processors: announce your presence now, not with the next heartbeat.
 
     Attributes:
-        inbox: where to, for nobody else; empty = to every requestor.
-        birth: an id of the process that asks, drawn apart from that of its inbox; empty = it is of an older version.
+        inbox: the only inbox to announce to; empty = announce to every requestor.
+        birth: a second random id of the process that asks, besides its inbox's; empty = its version is older.
     """
 
     inbox: str = ""
@@ -128,9 +132,9 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
 
 
 class Adopt(msgspec.Struct, frozen=True, tag="adopt"):
-    """Requestor -> processor: a stream that is kept is ours now: another requestor had it, which has died or left.
+    """Requestor -> processor: a kept stream is ours now; the requestor that had it has died or left.
 
-    The processor sends the records behind the first `after`. If it does not have the stream, it says "returned".
+    The processor sends the records after the first `after`. If it does not have the stream, it says "returned".
 
     Attributes:
         key: the stream, and the attempt under which it is answered from now on: a greater one than before.
@@ -212,10 +216,11 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         base: the announcement that this one adds to: its reader needs that or a later one; -1 = the state is whole.
         services: what each processor of the process serves, if that has changed since `base`.
         gone: the ids of processors that have ended since `base`.
-        birth: to one inbox: of the process that was the first to ask for it; empty = not stated.
-        cooling: seconds for which its model is better not asked, since it has failed; 0 = it may be asked.
-        failing: the type of the error for which it cools down.
+        birth: in a record to one inbox, the `birth` of the process that first asked for that inbox; empty = not stated.
+        cooling: seconds for which its model should not be asked, since it has failed; 0 = it may be asked.
+        failing: the type of the error that made the model cool down.
         provider: its model's provider, by its name in the configuration; empty = not known.
+        pools: the pools of servers that it picks from, by name.
     """
 
     processor: str
@@ -241,3 +246,4 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     cooling: Seconds = 0.0
     failing: str = ""
     provider: str = ""
+    pools: dict[str, LivePool] = {}

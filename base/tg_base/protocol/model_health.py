@@ -17,15 +17,16 @@ WINDOW_SECONDS: Final = 30.0
 MIN_FAILURES: Final = 3
 """A model does not cool down after fewer failures in the window, unless it said when to come back."""
 FAILURES_IN_TURN: Final = 4
-"""After which a model cools down that was well before: many answers of then would outweigh them for a long time."""
+"""Failures in a row after which a model that was well cools down: its many earlier answers would outweigh them for a
+long time."""
 WELL_SHARE: Final = 0.05
-"""The share of failures up to which it was well. Where more fail, four in turn come by chance."""
+"""The share of failures up to which a model was well. If more requests fail, four failures in a row come by chance."""
 MAX_SHARE: Final = 0.5
 """The share of failures in the window at which a model cools down."""
 COOLING_SECONDS: Final = 30.0
-"""The first time; it doubles with each failed probe."""
+"""How long a model cools down at first; the time doubles with each failed trial."""
 MAX_COOLING_SECONDS: Final = 600.0
-"""The longest time, also for a `Retry-After`."""
+"""The longest time that a model cools down, also for a `Retry-After`."""
 MAX_OUTCOMES: Final = 100
 """Outcomes of a model that are kept."""
 FAILURES: Final = frozenset(
@@ -50,15 +51,18 @@ class _State:
 class ModelHealth:
     """What one process knows of models, by their queues or ids.
 
-    A requestor knows how those answered that its routes have asked. A processor knows how its own answered to all
-    requestors, and announces it.
+    A requestor knows how the models answered that its routes have asked. A processor knows how its own model answered
+    all requestors, and announces that.
     """
 
     def __init__(self) -> None:
         self._states = defaultdict[str, _State](_State)
 
     def begin(self, queue: str) -> bool:
-        """Whether a request may ask it now; its outcome, or `leave`, must follow. A cool model gets one request."""
+        """Whether a request may ask the model now; its outcome, or `leave`, must follow.
+
+        After the model has cooled down, a single request may try it.
+        """
         state = self._states[queue]
         if not self.explain(queue):
             return True
@@ -68,23 +72,25 @@ class ModelHealth:
         return True
 
     def leave(self, queue: str) -> None:
-        """The request that tried a cool model has ended without an outcome."""
+        """The request that tried the model after it had cooled down has ended without an outcome."""
         self._states[queue].probing = False
 
     def wait(self, queue: str) -> float:
-        """Seconds until it may be tried; 0 = it does not cool down, or not any more."""
+        """Seconds until the model may be tried; 0 = it does not cool down now."""
         state = self._states[queue]
         return max(0.0, max(state.until or 0.0, state.heard_until) - _now())
 
     def explain(self, queue: str) -> str:
-        """The type of the error for which it cools down or is being tried; "" = it is asked like any other."""
+        """The type of the error for which the model cools down or is being tried; "" = it is asked like any other."""
         state = self._states[queue]
         return state.reason or state.heard_reason
 
     def note(self, queue: str, error: TgError | None, *, trial: bool) -> None:
-        """How an answer of it began: with a record, or as this error; `trial` is whether `begin` let it try the model.
+        """Note how an answer of the model began: with a record, or with this error.
 
-        While the model cools down, only a trial counts: the others were asked before, or for want of a better one.
+        `trial` is whether `begin` let the request try a model that had cooled down.
+
+        While the model cools down, only a trial counts: other requests were sent before, or no better model was left.
         """
         state = self._states[queue]
         if state.until is not None and not trial:
@@ -95,7 +101,7 @@ class ModelHealth:
         state.outcomes.append((now, failed))
         if error is None or not failed:
             return
-        # What is no time to wait, such as 0 or NaN, says no more than none.
+        # A `Retry-After` that is no time to wait, such as 0 or NaN, counts as absent.
         given = error.retry_after if error.retry_after is not None and error.retry_after > 0 else None
         if trial or given is not None or self._is_bad(state):
             state.reason, state.seconds = error.type, state.seconds * 2 if trial else state.seconds
@@ -103,14 +109,14 @@ class ModelHealth:
             state.outcomes.clear()
 
     def observe(self, model: str, error: TgError | None, begun: float) -> bool:
-        """How any request ended, where all are seen: an answer ends the time at once.
+        """Note how any request ended, in the process that sees all of them: an answer ends the cooling at once.
 
-        An error that is no failure proves nothing here: many a one is raised before the model is asked.
+        An error that is no failure proves nothing here: many such errors are raised before the model is asked.
 
         Args:
             model: its id.
             error: how the request failed; None = it was answered.
-            begun: when it was begun, by the loop's clock. A failure is that of a trial only if the time was over then.
+            begun: when it was begun, by the loop's clock. Its failure is a trial's only if the cooling was over then.
 
         Returns:
             Whether the time that the model cools down has changed.
@@ -122,12 +128,12 @@ class ModelHealth:
         return state.until != before
 
     def hear(self, queue: str, until: float, reason: str) -> None:
-        """What all processors of the queue announce now.
+        """Note what all processors of the queue announce now.
 
         Args:
             queue: their queue.
             until: the model cools down until then, by the loop's clock; 0 = not all of them say so.
-            reason: the type of the error for which it does, or is tried; "" = it is asked like any other.
+            reason: the type of the error for which it cools down or is tried; "" = it is asked like any other.
         """
         state = self._states[queue]
         state.heard_until, state.heard_reason = min(until, _now() + MAX_COOLING_SECONDS) if reason else 0.0, reason

@@ -1,5 +1,6 @@
-"""Requestor -> processor: the properties of a request. A plain peer writes only `id`."""
+"""Requestor -> processor: the properties of a request, and of the parts of its body. A plain peer writes only `id`."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Self
 
@@ -18,13 +19,15 @@ MAX_NUMBER = 2**53
 """The largest number in a property; above it, not every whole number is a float."""
 _MAX_DIGITS = 16
 QUEUE_PROPERTY = "queue"
-"""On a control topic it marks a request, and names the work queue that it was meant for."""
+"""The property that marks a request on a control topic, and names the work queue that it was meant for."""
 MAX_DEADLINE_MILLISECONDS = 10**12
 """Thirty years; a longer deadline is the same as none."""
 MAX_ATTEMPT = 1_000_000
 """The highest valid attempt number; our requestor makes a few."""
 MAX_REQUEST_BYTES = 48 * 1024 * 1024
 """Size of the largest request that travels in parts."""
+WINDOW_BYTES = 2 * 1024 * 1024
+"""Bytes that are sent for one "fetch" frame, in one message if the bus takes it; no more of a body is in flight."""
 
 
 class RequestHeaders(msgspec.Struct, frozen=True):
@@ -39,8 +42,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         least_delay: queue time in seconds that is proven, also where `delay` is not known.
         fresh: whether it cannot be a redelivery. A bus redelivers a request whose acknowledgement was lost with a
             processor or a broker that died.
-        size: bytes of a body that is fetched in parts (`part.py`); 0 = the message holds it.
-        queue: the work queue that it is for, of a request that was sent to one process; None = it came by that queue.
+        size: bytes of a body that is fetched in parts (`Part`); 0 = the message holds it.
+        queue: the work queue that a request sent to one process is meant for; None = it came through its queue.
         span: the trace of the request through all hops; None = not known.
         kept: whether the answer goes on for a while without its requestor, for another one to adopt it.
     """
@@ -59,24 +62,20 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     @property
     def properties(self) -> dict[str, str]:
         """The message's properties; `deadline` is in milliseconds from the moment of publishing."""
-        written = {"id": self.key.stream, "attempt": str(self.key.attempt)}
-        if self.reply is not None:
-            written["reply"] = self.reply
-        if self.remaining is not None:
-            written["deadline"] = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
-        if self.size:
-            written["size"] = str(self.size)
-        if self.kept:
-            written["kept"] = "1"
-        if self.queue is not None:
-            written[QUEUE_PROPERTY] = self.queue
-        if self.span is not None:
-            written |= {"request": self.span.request, "traceparent": self.span.traceparent}
-            written |= {} if self.span.parent is None else {"parent": self.span.parent}
-            written |= {} if self.span.caller is None else {"caller": self.span.caller}
-            written |= {} if self.span.payer is None else {"payer": self.span.payer}
-            written |= {} if self.span.door is None else {"door": self.span.door}
-        return written
+        left, span = self.remaining, self.span
+        written = {
+            "id": self.key.stream,
+            "attempt": str(self.key.attempt),
+            "reply": self.reply,
+            "deadline": None if left is None else str(int(min(left * 1000, MAX_DEADLINE_MILLISECONDS))),
+            "size": str(self.size) if self.size else None,
+            "kept": "1" if self.kept else None,
+            QUEUE_PROPERTY: self.queue,
+        }
+        if span is not None:
+            written |= {"request": span.request, "traceparent": span.traceparent, "parent": span.parent}
+            written |= {"caller": span.caller, "payer": span.payer, "door": span.door}
+        return {name: text for name, text in written.items() if text is not None}
 
     @classmethod
     def of(cls, delivery: Delivery, clocks: PublisherClocks) -> Self:
@@ -134,6 +133,39 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             if stream:
                 return cls(StreamKey(stream, 1), delivery.properties.get("reply"))
         return None
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Which bytes a part of a request's body holds: a message on its processor's control topic.
+
+    The queue's message of such a request has no body, and the property `size`. The processor that takes it asks for the
+    body with "fetch" frames.
+
+    Attributes:
+        key: the attempt that asked for it; an older one's parts are ignored.
+        offset: the offset of its first byte in the request's body.
+    """
+
+    key: StreamKey
+    offset: int
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The message's properties."""
+        return {"id": self.key.stream, "attempt": str(self.key.attempt), "offset": str(self.offset)}
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self | None:
+        """Read them from a message; None = the message is not a part.
+
+        Raises:
+            BadRequest: a number that is malformed or out of range.
+        """
+        if "offset" not in properties:
+            return None
+        attempt = whole_number("attempt", properties.get("attempt", ""), least=1, most=MAX_ATTEMPT)
+        offset = whole_number("offset", properties["offset"], most=MAX_REQUEST_BYTES)
+        return cls(StreamKey(properties.get("id", ""), attempt), offset)
 
 
 def whole_number(name: str, text: str, *, least: int = 0, most: int = MAX_NUMBER) -> int:

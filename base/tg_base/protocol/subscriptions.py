@@ -223,7 +223,7 @@ class Subscription(AsyncIterator[Delivery]):
                 pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
                 # Wait as long as it takes for a bus that is down. If it answers pings but refuses this topic, an
                 # operator must act, and learns that from the error with which the process ends.
-                if not await self._subscriptions.answers():
+                if not await answers(self._bus, PING_SECONDS):
                     refused_since = None
                 elif refused_since is None:
                     refused_since = self._time()

@@ -24,7 +24,7 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Bytes of a message, unless a single record is larger."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 10.0
-"""Pauses after the bus has refused a message, which is then published again; each is twice as long as the one
+"""The longest pause before a message that the bus has refused is published again; each pause is twice the one
 before."""
 
 
@@ -112,7 +112,7 @@ class UsageWriter:
                 self._refused = True
                 log.warning("usage.not_published", topic=self._topic, reason=error.message)
             return False
-        # Only now that the bus has them: a publish that is cancelled loses none.
+        # Remove the records only now that the bus has them: a publish that is cancelled loses none.
         for _ in batch:
             self._waiting.popleft()
         return True

@@ -1,5 +1,6 @@
 """Lowest layer: tasks that end with their owner, detached threads, worker processes, sockets, defects."""
 
+from tg_base.runtime.counted import counted
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
@@ -29,8 +30,8 @@ from tg_base.runtime.worker_process import WorkerEnded
 __all__ = [
     "LATE_SECONDS", "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS",
     "TOO_MANY_FILES", "Entered", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerEnded",
-    "WorkerPool", "ask_caller", "descriptors", "explain_no_listening", "explaining_absence", "find_entry_point",
-    "find_entry_points", "find_requirement", "finish", "is_costly", "is_set_within", "load_function", "load_object",
-    "open_listening_sockets", "report", "running", "start_daemon_thread", "start_task", "take_turns",
-    "translate_defects",
+    "WorkerPool", "ask_caller", "counted", "descriptors", "explain_no_listening", "explaining_absence",
+    "find_entry_point", "find_entry_points", "find_requirement", "finish", "is_costly", "is_set_within",
+    "load_function", "load_object", "open_listening_sockets", "report", "running", "start_daemon_thread", "start_task",
+    "take_turns", "translate_defects",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
 """Blocking function -> daemon thread: for a function that may never return, and must not keep the process alive."""
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -20,29 +20,22 @@ def start_daemon_thread(function: Callable[[], Result], name: str) -> asyncio.Fu
     Returns:
         What the function returns or raises. Cancelling this future abandons the function, which runs on.
     """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Result] = loop.create_future()
+    result: Future[Result] = Future()
+    result.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             value = function()
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - the thread ends here; its error is the result
-            # A future refuses a StopIteration; a SystemExit would end the loop.
+            # An awaited future refuses a StopIteration; a SystemExit would end the loop.
             wrong = isinstance(raised, StopIteration | SystemExit)
-            error = RuntimeError(f"the function raised {type(raised).__name__}") if wrong else raised
-            settle(lambda: _fail(result, error))
+            result.set_exception(RuntimeError(f"the function raised {type(raised).__name__}") if wrong else raised)
         else:
-            settle(lambda: result.set_result(value))
+            result.set_result(value)
 
-    def settle(give: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may have ended before the function
-            loop.call_soon_threadsafe(lambda: None if result.done() else give())
-
+    awaited = asyncio.wrap_future(result)
+    # asyncio would log the error of a call that nobody awaits any more.
+    awaited.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     # In the caller's context, so that what the function logs carries the request's ids.
     threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
-    return result
-
-
-def _fail(result: asyncio.Future[Result], error: BaseException) -> None:
-    result.set_exception(error)
-    result.exception()  # asyncio would log the error of a call that nobody awaits any more
+    return awaited

@@ -17,12 +17,12 @@ _PLACE = re.compile(f"{_NAMES}:{_NAMES}")
 
 @lru_cache
 def _read_packages(_path: tuple[str, ...]) -> Callable[..., EntryPoints]:
-    """Kept for each `sys.path`: it takes some 10 ms to read the files of all packages, for one group as for all."""
+    """Cached for each `sys.path`: reading the files of all packages takes some 10 ms, for one group as for all."""
     return entry_points().select
 
 
 def find_entry_points(group: str) -> EntryPoints:
-    """All that installed packages offer in the group; one that is installed later is not among them."""
+    """All that installed packages offer in the group; a package that is installed later is not among them."""
     return _read_packages(tuple(sys.path))(group=group)
 
 
@@ -34,7 +34,7 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
         name: the name of an entry point, or a place that needs none: "module:name".
         what: what it is, for the error.
         place: how its place is written, for the error: "module:Class"; "" = only packages offer it.
-        others: names that are known, and that no installed package offers.
+        others: known names that no installed package offers.
 
     Raises:
         NotFound: nobody offers it, or several packages do; the message has all names, or these packages.

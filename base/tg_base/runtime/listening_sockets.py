@@ -20,8 +20,8 @@ class SharedListener:
         metrics: listening sockets for the metrics of this process alone.
 
     Attributes:
-        handing_over: set before the server is left, if others take over: it accepts no more connections, and for a
-            while answers one last request on each that is open.
+        handing_over: set before the server is left, if other processes take over. The server then accepts no more
+            connections, and for a while answers one last request on each open one.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ import structlog
 log = structlog.get_logger()
 
 LATE_SECONDS: Final = 0.001
-"""Added to the time of a timer that checks whether it is due. uvloop's may fire half of it too early: the check would
-set it anew over and over."""
+"""Added to the time of a timer that checks whether it is due. uvloop may fire a timer half of this too early, and the
+check would then set it anew over and over."""
 
 
 @asynccontextmanager

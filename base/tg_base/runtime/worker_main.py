@@ -1,6 +1,6 @@
 """Pipe -> function -> pipe: the main function of a worker process, which `WorkerProcess` starts and calls.
 
-It ends when its standard input does, so it never outlives the process that started it, however that ends.
+The process ends when its standard input ends, so it never outlives the process that started it, however that one ends.
 """
 
 import gc
@@ -44,7 +44,7 @@ Line = tuple[str, dict[str, Any]]
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a worker says.
+    """A message of a worker to its caller.
 
     Attributes:
         kind: "returned" and "raised" end a call; "asked" is a question to the caller.

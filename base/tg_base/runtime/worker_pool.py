@@ -51,7 +51,7 @@ class WorkerPool:
             function: called there. What it logs is logged here.
             arguments: picklable.
             answer: answers what the function asks with `ask_caller`.
-            seconds: that the call may take, the start of its process included.
+            seconds: how long the call may take, the start of its process included.
 
         Raises:
             TgError: of the function.
@@ -110,7 +110,7 @@ class WorkerPool:
             worker = self._free.pop()
             if worker.alive:
                 return worker
-            # It ended between two calls, for instance because the system had no memory left.
+            # The process ended between two calls, for instance because the system had no memory left.
             await worker.aclose()
         return await WorkerProcess.start()
 
@@ -118,7 +118,7 @@ class WorkerPool:
         self._tasks.discard(task)
         self._turns.release()
         if not task.cancelled():
-            # Its caller may have left: asyncio would log an error that nobody has retrieved.
+            # The caller may have left: asyncio would log an error that nobody has retrieved.
             task.exception()
 
     def _retire_idle(self) -> None:

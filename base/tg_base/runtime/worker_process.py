@@ -36,7 +36,7 @@ class WorkerProcess:
     """One process, made by `start`. It makes one call at a time, and ends with the process that started it.
 
     Attributes:
-        busy: whether a call has begun and not ended. It stays so if a call was broken off; then close the process.
+        busy: whether a call has begun and not ended. It stays true if a call was broken off; then close the process.
     """
 
     def __init__(self, process: Process) -> None:
@@ -68,7 +68,7 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether the process still runs, as far as is known."""
         return self._process.returncode is None and not self._output.at_eof()
 
     async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer) -> Any:

@@ -30,8 +30,8 @@ _STDERR = 2
 def end_if_held() -> Iterator[None]:
     """Within the block, end the process, with one line of the log and exit code 1, if work holds the running loop.
 
-    A call into C that keeps the interpreter for itself lets nobody see it. Then the process is killed by SIGVTALRM,
-    after as much CPU time for each core, and a traceback goes to standard error. Call it in the main thread.
+    While a call into C keeps the interpreter for itself, no Python code can check the loop. Then SIGVTALRM kills the
+    process after as much CPU time for each core, and a traceback goes to standard error. Call it in the main thread.
     """
     seconds = HELD_SECONDS
     loop, work = asyncio.get_running_loop(), None

@@ -1,7 +1,7 @@
 """Control topics -> host -> processors: what the processors of one process share.
 
 The host has the process's id, the one reader of its control topics, its one link to each inbox and its heartbeat. A
-processor has queues, slots and a service.
+processor has its own queues, slots and service.
 """
 
 import asyncio
@@ -84,11 +84,8 @@ class Host:
         announce_error: why the bus has not taken any announcement so far; None = it has, or none was made.
 
     Attributes, once it is entered:
-        links: to the requestors.
-        publishers: the requestors' clocks.
-        bodies: the bodies of large requests.
-        cancelled: attempts that no processor may begin.
-        ended: attempts that no processor may begin again.
+        links: the links to the requestors. publishers: the clocks of the requestors. bodies: the bodies of large
+        requests. cancelled: attempts that no processor may begin. ended: attempts that no processor may begin again.
         usage: takes the records of the calls of models.
     """
 
@@ -159,7 +156,7 @@ class Host:
 
     @property
     def faults(self) -> list[str]:
-        """Why requests may not come to this process, in sentences; none = they do."""
+        """Why this process should get no requests, in sentences; empty = it may."""
         faults = {
             "a subscription has ended and is being opened again": self.has_failed_subscription,
             "no service runs here; the log says why": not self._services,
@@ -203,7 +200,7 @@ class Host:
     async def announce(self) -> None:
         """Announce presence to all requestors, and the state of each link that is in use to its inbox.
 
-        If the bus does not take it, that is logged, and repeated with the next announcement.
+        If the bus does not take it, the log says so; the next announcement tells everything again.
         """
         self._number += 1
         number, before = self._number, self._announced
@@ -269,7 +266,7 @@ class Host:
                 self._on_adopt(control)
 
     def _find_first(self, key: StreamKey) -> StreamKey:
-        """The attempt under which a stream was begun: another one may answer what was adopted."""
+        """The attempt under which a stream was begun; an adopted stream is answered under a later one."""
         kept = self.kept.get(key.stream)
         return key if kept is None or kept.key != key else kept.first
 
@@ -288,7 +285,7 @@ class Host:
             found.move(link, adopt.key, adopt.after)
 
     def forget_kept(self, stream: str) -> None:
-        """A kept answer has ended; a little longer it can be adopted, by a requestor that has not all of it."""
+        """A kept answer has ended; for a little longer, a requestor that lacks a part of it can adopt it."""
         asyncio.get_running_loop().call_later(ADOPTABLE_SECONDS, self.kept.pop, stream, None)
 
     def _on_request(self, delivery: Delivery) -> None:
@@ -326,12 +323,12 @@ class Host:
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
         if (kept := self.kept.get(key.stream)) is not None and kept.first == key != kept.key:
-            # By a requestor that has lost it to another one.
+            # The cancel is of a requestor that has lost the stream to another one.
             return
         work = self.running.get(self._find_first(key))
         if work is not None:
             work.stop()
-        # Not running here: remembered for as long as one of our processors could still take it from its queue.
+        # It does not run here: remember it for as long as one of our processors could still take it from its queue.
         elif ttl > 0:
             self.cancelled.add(key, ttl)
 

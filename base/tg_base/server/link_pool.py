@@ -50,15 +50,16 @@ class LinkPool:
 
         Args:
             inbox: the requestor.
-            delay: seconds since the requestor sent the request, and so was alive; None = not known.
-            least_delay: the least that this delay can be; used if `delay` is not known.
+            delay: seconds since the requestor sent the request, and therefore lived; None = not known.
+            least_delay: the lower bound of this delay; used if `delay` is not known.
         """
         link = self._links.get(inbox)
         opened = link is None
         if link is None:
             link = self._links[inbox] = LinkSender(self._bus, inbox, self._processor, self._time)
             if inbox in self._gone:
-                # A new link counts as heard now, unless its requestor is believed dead: old requests would revive that.
+                # A new link counts as heard now, unless its requestor is believed dead: old requests would revive that
+                # requestor.
                 link.received_at = -math.inf
             # Outside of the request's context: the link outlives it, and its log lines are not of that request.
             sending = asyncio.get_running_loop().create_task(link.run(), context=Context())

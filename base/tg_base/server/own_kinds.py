@@ -17,7 +17,7 @@ log = structlog.get_logger()
 def add_kinds(services: Mapping[str, str], file: Path | None, gateway: str, only: Iterable[str]) -> dict[str, str]:
     """The places of all kinds of services: ours, the given ones, the file's, and those of installed packages.
 
-    Of installed packages it is those that a flow of the file binds, or `only` names. All but ours have been imported.
+    From installed packages, only kinds that a flow of the file binds or `only` names. All kinds but ours are imported.
 
     Args:
         services: places by the services' names; the file cannot replace one.

@@ -56,8 +56,8 @@ def serve_process(
 
     Args:
         serving: the service.
-        ready: told what it yields.
-        events: what else may happen to it.
+        ready: called with what `serving` yields.
+        events: what is called at further events.
     """
     _check_open_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -82,7 +82,8 @@ async def _until_stopped(
     entered, stop = asyncio.Event(), asyncio.Event()
 
     async def serve() -> None:
-        # Not before it serves: imports and configurations may take long. It lasts until all is drained.
+        # Watch the loop only once the process serves, since imports and configurations may take long, and until all is
+        # drained.
         async with AsyncExitStack() as watched, serving as value:
             entered.set()
             ready(value)
@@ -104,7 +105,7 @@ async def _until_stopped(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    # A terminal that closes may send it twice, by the shell and by the system.
+    # A closing terminal may send SIGHUP twice, through the shell and through the system.
     _follow_hangup(loop, events.hangup or (lambda: None if stop.is_set() else on_signal(signal.SIGHUP)), events)
     if events.lifeline is not None:
         _call_at_end(events.lifeline, lambda: on_signal(signal.SIGINT))

@@ -49,10 +49,11 @@ DEAD_LETTER_PAUSE_SECONDS = 1.0
 RECENT_REQUESTS = 16
 """Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 LINGER_SECONDS = 3.0
-"""Seconds for which a queue that nobody reads after an edit is still read: for what waits there, and for gateways that
-read the file a little later."""
+"""Seconds for which a queue that an edit leaves without a reader is still read: requests may wait there, and gateways
+may read the file a little later."""
 MAX_UNCONFIRMED_REQUESTS = 256
-"""Requests that may await confirmation without a slot. Beyond it, one of each requestor may await it in a slot."""
+"""Requests that may await confirmation without a slot. Beyond it, one request of each requestor may await it in a
+slot."""
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
 ACCEPTED_EVERY_HEARTBEATS = 5
@@ -75,8 +76,8 @@ class Processor:
         models: the models that it announces.
         timing: the heartbeat interval, and when a silent requestor counts as dead.
         grace: seconds that running requests get on leaving, from when the whole process leaves (`Host.leave`).
-        host: what it shares with the other processors of the process, entered before and left after it; its topics and
-            timing hold. None = the processor is alone, and enters one of its own.
+        host: what the processors of the process share, entered before and left after them; its topics and timing apply.
+            None = the processor is alone, and enters a host of its own.
 
     Attributes:
         host: as given, or its own.
@@ -146,12 +147,13 @@ class Processor:
                 queue = self._subscriptions.open(route.request, group, prefetch=prefetch)
                 queues.append((route, await reader.enter_async_context(queue)))
             self._service.announce = announce
-            # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
+            # Announce only now: a requestor that hears of a queue asks at once, and without a subscription nothing is
+            # kept.
             self.host.add(self._id, self._describe, self._take_direct)
             stack.callback(self.host.remove, self._id)
             await self.host.announce()
-            # Unannounced, it would take requests that nobody knows of. If the bus is down, the announcement only comes
-            # later.
+            # An unannounced processor would take requests that nobody knows of. If the bus is down, the announcement
+            # only comes later.
             answers = self.host.announce_error is None or await self._subscriptions.answers()
             # Look again: the bus may have taken an announcement during the ping.
             if answers and self.host.announce_error is not None:
@@ -278,7 +280,7 @@ class Processor:
         return len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS
 
     def _is_excess(self, call: RequestHeaders) -> bool:
-        """Whether a doubtful request would await its confirmation in a slot while another of its requestor does."""
+        """Whether a doubtful request would await confirmation in a slot, as another of its requestor does already."""
         return self._is_full and any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
 
     async def _take(
@@ -345,13 +347,13 @@ class Processor:
         begun, patience = self._time(), self._timing.doubt_after
         responder = self._open_responder(route, call)
         responder.open()
+        self._queue_wait[route.flow].observe(call.delay or 0.0)
         work = RequestTask(
             self._service, route, call, slot, came=came, patience=patience, bodies=self.host.bodies, processor=self._id
         )
         self._running[call.key] = self.host.running[call.key] = work
         self._active.inc()
         try:
-            self._queue_wait[route.flow].observe(call.delay or 0.0)
             try:
                 running = work.run(request, responder)
                 del request
@@ -359,7 +361,7 @@ class Processor:
             finally:
                 responder.close()
             if work.unreadable is not None and not call.size:
-                # It was too large to be read before it was acknowledged.
+                # This request was too large to be read before it was acknowledged.
                 await self._publish_dead_letter(route, *work.unreadable)
         finally:
             if account.failed:
@@ -464,8 +466,9 @@ class Processor:
             loading=self._service.loading,
             adapters=dict(self._service.adapters),
             adapters_only=self._service.adapters_only,
-            # Rounded down: a requestor that was told itself knows better.
+            # Round down: a requestor that got the error itself knows the time more exactly.
             cooling=int(self._health.wait(self._id) * 10) / 10,
             failing=self._health.explain(self._id),
             provider=self._service.provider,
+            pools=dict(self._service.pools),
         )

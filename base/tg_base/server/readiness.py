@@ -14,7 +14,7 @@ class Readiness:
     """The state of one process.
 
     Attributes:
-        stage: why it does not serve by itself; "" = it does.
+        stage: whether it starts or ends, as a sentence; "" = it serves.
         bus: its bus, once it is open.
         host: the serving end of its services; None = it has none, or not yet.
     """
@@ -25,7 +25,7 @@ class Readiness:
         self.host: Host | None = None
 
     async def find_missing(self) -> tuple[str, ...]:
-        """Sentences; none = it is ready."""
+        """What the process lacks, in sentences; empty = it is ready."""
         missing = [self.stage] if self.stage else []
         if self.bus is not None and not await answers(self.bus, PING_SECONDS):
             missing.append("the bus does not answer")

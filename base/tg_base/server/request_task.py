@@ -31,7 +31,7 @@ _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "request.defect", 
 
 
 class RequestTask:
-    """Belongs to the task that creates it; any other task of the loop may call `stop`.
+    """The work on one request. It belongs to the task that creates it; any other task of the loop may call `stop`.
 
     Args:
         service: answers the request.
@@ -46,7 +46,7 @@ class RequestTask:
 
     Attributes:
         processor: as given.
-        unreadable: a body that is not a request, and why; None = it is one, or was not read yet.
+        unreadable: a body that is not a request, and why; None = the body is a request, or was not read yet.
         answered: whether the service has answered it.
         failure: the error that the service has raised in place of an answer, or in the middle of one.
     """
@@ -141,7 +141,8 @@ class RequestTask:
                     # Even a coroutine that has ended takes 232 bytes.
                     del beginning
                     begun = True
-                    # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
+                    # The deadline ends with the beginning: our requestors cancel what they no longer want. Plain peers
+                    # cannot.
                     if self._call.reply is not None:
                         self._end_deadline()
                     if records is not None:
@@ -156,11 +157,11 @@ class RequestTask:
                 responder.signal("returned")
             else:
                 if self._leaving:
-                    # The error that follows does not say that work had begun.
+                    # Say first that work has begun: the error that follows does not say it.
                     responder.signal("accepted")
                 await self._fail(responder, ending)
         except TgError as error:
-            # What fails before the service is asked, and the bus, are no failures of its model.
+            # Errors before the service is asked, and errors of the bus, are no failures of its model.
             outcome, self.failure = error.type, error if begun and not isinstance(error, BusError) else None
             await self._fail(responder, error)
         finally:
@@ -243,7 +244,7 @@ class RequestTask:
     async def _until_wanted(self, responder: Responder) -> None:
         """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""
         clock = asyncio.get_running_loop().time
-        # Its requestor may have asked another processor after a while; a plain peer never does.
+        # One of our requestors may ask another processor after a while; a plain peer never does.
         patience = math.inf if self._call.reply is None else self._patience
         # A new number for each question: the reply to an earlier one may be older than the requestor's next attempt.
         while not self._wanted or clock() - self._wanted_at >= patience:

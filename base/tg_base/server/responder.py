@@ -16,8 +16,8 @@ log = structlog.get_logger()
 class PlainResponder:
     """For a plain peer, which knows only the property `id`: one message for each record, sent one after the other.
 
-    It is told nothing else: its request is never without its body, and needs no confirmation. The methods are those of
-    `LinkStream`.
+    A plain peer is told nothing else: its request never lacks its body, and needs no confirmation. The methods are
+    those of `LinkStream`.
     """
 
     put: Final = None

@@ -8,6 +8,7 @@ from typing import ClassVar, Generic
 from tg_schema import ServiceSpec, decode
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
+from tg_schema.live import LivePool
 from tg_schema.service_spec import Req, Resp
 
 
@@ -54,6 +55,11 @@ class Service(ABC, Generic[Req, Resp]):
     def adapters_only(self) -> bool:
         """Whether nothing leads to the model alone, so that a request must name an adapter; announced as well."""
         return False
+
+    @property
+    def pools(self) -> Mapping[str, LivePool]:
+        """The pools of servers that it picks from, by name; announced, for the live view."""
+        return MappingProxyType({})
 
     @abstractmethod
     def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:

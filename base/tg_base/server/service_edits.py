@@ -2,21 +2,16 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any
 
-import structlog
-from typing_extensions import override
-
 from tg_base.config import Config
-from tg_base.runtime import is_set_within, translate_defects
+from tg_base.runtime import is_set_within
 from tg_base.server.processor import Processor
 from tg_base.server.service import Service
 from tg_schema import TgError
-from tg_schema.errors import Cancelled, Internal
-
-log = structlog.get_logger()
+from tg_schema.errors import Cancelled
 
 Processors = AbstractAsyncContextManager[tuple[Processor, ...]]
 """Opens processors, which serve while its block runs."""
@@ -28,10 +23,10 @@ class Opening:
     Args:
         log: gets the line `close_failed` if they fail once they are replaced.
         close_failed: the name of that line.
-        defects: translates the defects of what they are made of, which may be third-party code.
+        defects: translates the defects of their services, which may be third-party code.
 
     Attributes:
-        processors: None until they are open, and if they cannot be opened.
+        processors: the open processors; None until then, or if they cannot be opened.
         error: why they are not open.
         settled: set when they are open, or cannot be opened.
         handed_over: set when they are replaced and take no more requests from queues that others read.
@@ -75,7 +70,7 @@ class Opening:
             self.handed_over.set()
 
     def replace(self, left: Collection[str] = ()) -> None:
-        """Take no more requests, a little later from queues that are `left` to nobody else (`Processor.retire`)."""
+        """Take no more requests; read queues that are `left` to nobody else a little longer (`Processor.retire`)."""
         self._left = left
         self._replaced.set()
 
@@ -102,7 +97,7 @@ class EditedProcessors(ABC):
 
     @abstractmethod
     def _find_parts(self, config: Config) -> object:
-        """What is opened for a configuration; the same for two that need the same."""
+        """What is opened for a configuration; equal for two configurations that need the same processors."""
 
     @abstractmethod
     def _is_served(self, config: Config) -> bool:
@@ -152,13 +147,13 @@ class EditedProcessors(ABC):
                 await asyncio.wait([self._trying])
 
     async def _serve(self, opening: Opening, opened: Processors, name: str | None = None) -> None:
-        """Return when it is open, in a task of its own: the bus cancels a task whose subscription fails.
+        """Open and serve in a separate task; return once it is open. The bus cancels the task whose subscription fails.
 
         Raises:
             TgError: it cannot be opened.
         """
         task = self._start(opening.run(opened), name)
-        # Not in the task: one that is cancelled early does not run at all.
+        # Do not set it in the task: a task that is cancelled early does not run at all.
         task.add_done_callback(lambda _: opening.settled.set())
         try:
             await opening.settled.wait()
@@ -176,75 +171,3 @@ class EditedProcessors(ABC):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class ServiceEdits(EditedProcessors):
-    """The processors of one kind of service. If an edit changes what they are made of, all are opened anew.
-
-    The new ones take all further requests, and the old ones end with their last request. If the new ones cannot be
-    opened, the old ones stay, and the log says why.
-
-    Args:
-        config: the configuration in force.
-        service: the kind's name, for the log.
-        open_all: opens all services of the kind as a configuration has them, each with its processor.
-        find_parts: what they are made of.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        service: str,
-        open_all: Callable[[Config, Opening], Processors],
-        find_parts: Callable[[Config], object],
-    ) -> None:
-        super().__init__(config)
-        self._log = log.bind(service=service)
-        self._open_all = open_all
-        self._parts_of = find_parts
-        self._opening = self._make_opening()
-        self._served = config
-
-    def _make_opening(self) -> Opening:
-        defect = "a service has a defect; the log says which"
-        defects = translate_defects(Internal, defect, "service.defect", self._log)
-        return Opening(self._log, "services.close_failed", defects)
-
-    @override
-    def _find_parts(self, config: Config) -> object:
-        return self._parts_of(config)
-
-    @override
-    def _is_served(self, config: Config) -> bool:
-        return self._parts_of(config) == self._parts_of(self._served)
-
-    def prepare(self, config: Config) -> Callable[[], None]:
-        """The commit of an edit, which has the services opened in the background."""
-        return lambda: self._commit(config)
-
-    @asynccontextmanager
-    async def serve(self) -> AsyncIterator[tuple[Processor, ...]]:
-        """Serve while the block runs.
-
-        Raises:
-            TgError: a service cannot be opened.
-        """
-        async with self._serving():
-            await self._serve(self._opening, self._open_all(self._served, self._opening))
-            self._start(self._follow())
-            yield self._opening.processors or ()
-
-    @override
-    async def _open(self, config: Config) -> None:
-        old, new = self._opening, self._make_opening()
-        try:
-            await self._serve(new, self._open_all(config, new))
-        except TgError as error:
-            self._log.error("services.refused", reason=error.message)
-            return
-        self._opening, self._served = new, config
-        old.replace(old.queues - new.queues)
-        try:
-            await old.handed_over.wait()
-        finally:
-            self._log.info("services.in_force")

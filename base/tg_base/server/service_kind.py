@@ -4,15 +4,23 @@ from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import structlog
+from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.config import Config, ConfigWatcher, Findings, Prepare, ServiceConfig
+from tg_base.config import Config, Findings, Prepare, ServiceConfig
 from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.runtime import translate_defects
 from tg_base.server.host import Host
 from tg_base.server.processor import Processor
 from tg_base.server.service import Service
-from tg_base.server.service_edits import Opening, ServiceEdits
+from tg_base.server.service_edits import EditedProcessors, Opening
+from tg_schema import TgError
+from tg_schema.errors import Internal
+
+log = structlog.get_logger()
 
 Part = TypeVar("Part")
 
@@ -43,11 +51,6 @@ class ServeContext:
     follow: Callable[[Prepare], AbstractContextManager[None]]
     timing: HeartbeatTiming | None = None
     host: Host | None = None
-
-    @classmethod
-    def of(cls, file: ConfigWatcher, bus: Bus, timing: HeartbeatTiming | None = None) -> Self:
-        """The context of a file without overrides."""
-        return cls(file.config, bus, file.follow, timing)
 
     def follow_part(self, read: Callable[[Config], Part], use: Callable[[Part], None]) -> AbstractContextManager[None]:
         """At every edit of the file, call `use` with the result of `read`; if `read` raises, the edit is refused."""
@@ -115,32 +118,75 @@ class ServiceKind(ABC):
         return () if spec is None else tuple(route for route in config.routes(spec.name) if not route.plain)
 
     def find_parts(self, config: Config) -> object:
-        """What the services are made of: if an edit changes it, all are opened anew, beside the old ones."""
+        """What the services are made of. If an edit changes it, all services are opened anew, beside the old ones."""
         return config.bound(self.table)
 
     @asynccontextmanager
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
         """Serve while the block runs, with one processor for each service that `open` yields.
 
-        Yields the processors of the beginning.
+        Yields the processors that serve at the beginning.
 
         Raises:
             TgError: as `open`.
         """
-        service = "" if self.table.spec is None else self.table.spec.name
-        edits = ServiceEdits(
-            context.config,
-            service,
-            lambda config, opening: self._open_all(replace(context, config=config), opening),
-            self.find_parts,
-        )
-        with context.follow(edits.prepare):
-            async with edits.serve() as processors:
-                yield processors
+        async with _KindProcessors(self, context).serve() as processors:
+            yield processors
+
+
+class _KindProcessors(EditedProcessors):
+    """The processors of one kind of service. If an edit changes what they are made of, all are opened anew.
+
+    The new ones take all further requests, and the old ones end with their last request. If the new ones cannot be
+    opened, the old ones stay, and the log says why.
+    """
+
+    def __init__(self, kind: ServiceKind, context: ServeContext) -> None:
+        super().__init__(context.config)
+        self._kind, self._context = kind, context
+        self._log = log.bind(service="" if kind.table.spec is None else kind.table.spec.name)
+        self._opening, self._served = self._make_opening(), context.config
+
+    def _make_opening(self) -> Opening:
+        defect = "a service has a defect; the log says which"
+        defects = translate_defects(Internal, defect, "service.defect", self._log)
+        return Opening(self._log, "services.close_failed", defects)
+
+    @override
+    def _find_parts(self, config: Config) -> object:
+        return self._kind.find_parts(config)
+
+    @override
+    def _is_served(self, config: Config) -> bool:
+        return self._find_parts(config) == self._find_parts(self._served)
 
     @asynccontextmanager
-    async def _open_all(self, context: ServeContext, opening: Opening) -> AsyncIterator[tuple[Processor, ...]]:
+    async def serve(self) -> AsyncIterator[tuple[Processor, ...]]:
+        with self._context.follow(lambda config: lambda: self._commit(config)):
+            async with self._serving():
+                await self._serve(self._opening, self._open_all(self._served, self._opening))
+                self._start(self._follow())
+                yield self._opening.processors or ()
+
+    @override
+    async def _open(self, config: Config) -> None:
+        old, new = self._opening, self._make_opening()
+        try:
+            await self._serve(new, self._open_all(config, new))
+        except TgError as error:
+            self._log.error("services.refused", reason=error.message)
+            return
+        self._opening, self._served = new, config
+        old.replace(old.queues - new.queues)
+        try:
+            await old.handed_over.wait()
+        finally:
+            self._log.info("services.in_force")
+
+    @asynccontextmanager
+    async def _open_all(self, config: Config, opening: Opening) -> AsyncIterator[tuple[Processor, ...]]:
+        context = replace(self._context, config=config)
         async with AsyncExitStack() as stack:
-            async with aclosing(self.open(context, stack)) as opened:
+            async with aclosing(self._kind.open(context, stack)) as opened:
                 processors = [await context.begin(one, opening, stack) async for one in opened]
             yield tuple(processors)

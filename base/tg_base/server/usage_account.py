@@ -11,7 +11,7 @@ from tg_base.protocol import RequestHeaders
 from tg_schema.usage_record import UsageRecord
 
 FAILED_CALLS: Final = 1_000_000
-"""The numbers above it are those of calls that failed before they brought anything, and were tried again."""
+"""Calls that failed before they brought anything, and were tried again, have numbers above this one."""
 
 
 class UsageAccount(msgspec.Struct):
@@ -24,8 +24,8 @@ class UsageAccount(msgspec.Struct):
         size: bytes of the request's JSON.
         put: takes a record without waiting.
         calls: calls of a provider that are over and have brought something, or may have.
-        retried: those that failed before they brought anything, and were followed by another one.
-        failed: the records of those that failed so and were followed by none yet.
+        retried: calls that failed before they brought anything, and were followed by another one.
+        failed: the records of such failed calls that no other call has followed yet.
     """
 
     headers: RequestHeaders
@@ -48,7 +48,7 @@ class UsageAccount(msgspec.Struct):
         self.put(replace(record, call=self.calls))
 
     def note_retry(self) -> None:
-        """Another call begins: those that failed before they brought anything get numbers of their own."""
+        """Another call begins: the calls that failed before they brought anything get numbers of their own."""
         for record in self.failed:
             self.retried += 1
             self.put(replace(record, call=FAILED_CALLS + self.retried))

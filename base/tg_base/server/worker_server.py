@@ -33,7 +33,7 @@ class Work:
         order: an argument for `serve`: what to serve.
         number: which worker it is.
         sockets: descriptors of listening sockets, which it has inherited.
-        metrics_sockets: the same, for its own page of metrics.
+        metrics_sockets: descriptors of the sockets for its own page of metrics.
         lifeline: a descriptor that ends when the parent does.
     """
 

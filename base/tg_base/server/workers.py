@@ -38,10 +38,11 @@ class WorkerSettings:
         work: the order for each worker; number and sockets are filled in.
         count: the number of workers.
         host: where they listen.
-        port: there; 0 = any free one.
+        port: their port; 0 = any free one.
         drain: seconds that running requests get to finish when a worker ends.
         metrics_host: where their pages of metrics listen.
-        metrics_port: the first one's port, which those of the others follow; 0 = any free ones, None = no pages.
+        metrics_port: the port of the first worker's page; those of the others follow it. 0 = any free ports, None = no
+            pages.
     """
 
     work: Work
@@ -58,8 +59,8 @@ class Workers:
 
     Args:
         settings: what they have in common.
-        pauses: seconds before each successor of a worker that ends by itself. The last pause repeats while another
-            worker serves; if none does, all end after it.
+        pauses: seconds before each successor of a worker that ends by itself. The last pause is repeated as long as
+            another worker serves; otherwise all end after it.
     """
 
     def __init__(self, settings: WorkerSettings, pauses: Sequence[float] = PAUSES_SECONDS) -> None:
@@ -128,15 +129,10 @@ class Workers:
     async def _listen(self, stack: AsyncExitStack) -> None:
         """Open the sockets. This process keeps them, so that no waiting connection is lost with a worker."""
         host, port = self._settings.host, self._settings.port
-        try:
-            shared = await asyncio.to_thread(open_listening_sockets, host, port)
-        except (OSError, ValueError) as error:
-            reason = explain_no_listening(error, "give another --port")
-            raise Unavailable(f"nothing can listen on port {port} of {host}: {reason}") from None
-        self._listeners = shared
-        for listener in shared:
+        self._listeners = await _open_sockets("nothing can listen", host, port, "give another --port")
+        for listener in self._listeners:
             stack.enter_context(listener)
-        descriptors = tuple(listener.fileno() for listener in shared)
+        descriptors = tuple(listener.fileno() for listener in self._listeners)
         for number in range(self._count):
             metrics = tuple(stack.enter_context(each).fileno() for each in await self._open_metrics(number))
             work = replace(self._settings.work, number=number, sockets=descriptors, metrics_sockets=metrics)
@@ -148,13 +144,7 @@ class Workers:
             return ()
         host, port = self._settings.metrics_host, first + number if first else 0
         another = f"give a --metrics-port that is followed by {self._count - 1} free ones"
-        try:
-            return await asyncio.to_thread(open_listening_sockets, host, port)
-        except (OSError, ValueError) as error:
-            reason = explain_no_listening(error, another)
-        except OverflowError:
-            reason = f"there is no such port; {another}"
-        raise Unavailable(f"metrics of worker {number} cannot be shown on port {port} of {host}: {reason}")
+        return await _open_sockets(f"metrics of worker {number} cannot be shown", host, port, another)
 
     def _start_keeping(self, number: int) -> None:
         keeper = self._keepers[number] = asyncio.create_task(self._keep(number))
@@ -257,6 +247,21 @@ class Workers:
         for worker in self._alive:
             worker.drain()
         await asyncio.gather(*map(self._wait_for_end, tuple(self._alive)), *self._leaving)
+
+
+async def _open_sockets(fault: str, host: str, port: int, advice: str) -> tuple[socket.socket, ...]:
+    """Listen; `fault` and `advice` are for the error.
+
+    Raises:
+        Unavailable: the address is taken, or there is no such one.
+    """
+    try:
+        return await asyncio.to_thread(open_listening_sockets, host, port)
+    except (OSError, ValueError) as error:
+        reason = explain_no_listening(error, advice)
+    except OverflowError:
+        reason = f"there is no such port; {advice}"
+    raise Unavailable(f"{fault} on port {port} of {host}: {reason}")
 
 
 def _count_cores() -> int:

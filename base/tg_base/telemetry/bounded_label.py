@@ -11,7 +11,7 @@ OTHER: Final = "other"
 
 
 class BoundedLabel:
-    """The first names keep theirs. A configured name always keeps its label, so that clients cannot crowd it out.
+    """The first names get labels of their own. A configured name always has its label: clients cannot crowd it out.
 
     Args:
         is_configured: whether an operator named it.
@@ -24,18 +24,16 @@ class BoundedLabel:
 
     def bound(self, name: str) -> str:
         """The name as a label: as it is, its beginning, or OTHER."""
-        known = self._known.get(name)
-        return known if known is not None else self._admit(name[:MAX_LABEL_CHARACTERS])
-
-    def _admit(self, name: str) -> str:
-        if name in self._known:
-            return self._known[name]
-        if not self._is_configured(name):
-            if self._foreign >= MAX_LABEL_VALUES:
-                return OTHER
-            self._foreign += 1
-        label = self._known[name] = make_printable(name)
-        return label
+        if (known := self._known.get(name)) is not None:
+            return known
+        name = name[:MAX_LABEL_CHARACTERS]
+        if name not in self._known:
+            if not self._is_configured(name):
+                if self._foreign >= MAX_LABEL_VALUES:
+                    return OTHER
+                self._foreign += 1
+            self._known[name] = make_printable(name)
+        return self._known[name]
 
 
 def make_printable(name: str) -> str:

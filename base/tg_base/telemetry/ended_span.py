@@ -25,7 +25,7 @@ class EndedSpan(msgspec.Struct, frozen=True):
     """One span.
 
     Attributes:
-        span: its ids, its beginning, and what it is below.
+        span: its ids, its beginning, and the span above it.
         name: what was done, for instance `chat MODEL`.
         kind: see `Kind`.
         attributes: what is known of it.

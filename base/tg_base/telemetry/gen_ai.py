@@ -35,6 +35,6 @@ def rename(labels: tuple[Label, ...]) -> tuple[Label, ...]:
 
 
 def translate(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Values of our labels -> of the published ones."""
+    """Values of our labels -> values of the published labels."""
     service, *rest = values
     return OPERATIONS.get(service, service), PROVIDER_NAME, *rest

@@ -45,7 +45,7 @@ class Twin(NamedTuple):
 
     Attributes:
         metric: its row.
-        translate: the values of our labels -> of its labels.
+        translate: turns the values of our labels into those of its labels.
     """
 
     metric: Metric
@@ -57,7 +57,7 @@ class LightHistogram(Collector):
 
     Args:
         metric: its row.
-        twins: under which names it is shown too.
+        twins: the other names under which it is shown.
         registry: the registry that exports it.
     """
 

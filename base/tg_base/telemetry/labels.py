@@ -13,4 +13,4 @@ OUTCOME: Final = Label("outcome", "`ok`, `dropped`, `left`, or a type of our err
 DIRECTION: Final = Label("direction", "`in`, `out`")
 EVENT: Final = Label("event", "what became of it")
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-"""Bounds of the times to a beginning."""
+"""Bounds of the times until something begins."""

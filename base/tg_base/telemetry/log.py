@@ -40,7 +40,7 @@ _SECRET_TEXT = (
     r"(?<=://)[^\s/@]+:[^\s/@]+(?=@)",
 )
 _HEXADECIMAL = re.compile(r"[0-9a-f-]*")
-"""Ids, new in every line. None of `_SECRET_TEXT` is found in them, but a secret that is known by its value may be."""
+"""Ids, which are new in every line. `_SECRET_TEXT` finds nothing in them, but a known secret may look like one."""
 _NEVER = r"(?!)"
 _PLAIN = (int, float, type(None))
 CACHED_TEXTS = 1024
@@ -109,7 +109,7 @@ class LogStream:
     """Drops the lines that cannot be written, so that a full disk fails no request.
 
     Args:
-        stream: standard error; None = this process was started without.
+        stream: standard error; None = this process was started without it.
     """
 
     def __init__(self, stream: TextIO | None) -> None:

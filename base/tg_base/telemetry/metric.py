@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
 
 Kind = Literal["counter", "gauge", "histogram"]
-UNITS: Final = ("seconds", "bytes", "tokens", "ratio")
 
 
 class Label(NamedTuple):
@@ -18,8 +17,8 @@ class Label(NamedTuple):
     Attributes:
         name: its name.
         values: what they are.
-        most: the most values that one process shows, where others than the operator choose them; None = few.
-        bound: makes the label of any name, where the metric itself does that.
+        most: how many values one process shows at most, if not only the operator chooses them; None = there are few.
+        bound: turns any name into a value of the label, if the metric itself does that.
     """
 
     name: str
@@ -50,12 +49,6 @@ class Metric:
     def label_names(self) -> tuple[str, ...]:
         """The names of its labels."""
         return tuple(label.name for label in self.labels)
-
-    @property
-    def unit(self) -> str:
-        """By its name, as Prometheus has it; "" = it counts things."""
-        last = self.name.removesuffix("_total").rpartition("_")[2]
-        return last if last in UNITS else ""
 
     @property
     def samples(self) -> tuple[str, ...]:

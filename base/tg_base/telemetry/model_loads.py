@@ -59,7 +59,7 @@ class ModelLoad:
         waiting: requests that wait.
         cached: tokens in the KV cache that running requests hold.
         cache: tokens for which the cache has room.
-        adapters: None = it has none.
+        adapters: its LoRA adapters; None = it has none.
     """
 
     model: str

@@ -1,7 +1,7 @@
 """Ended spans -> an OpenTelemetry collector, by OTLP over HTTP: the only import of the SDK.
 
-The SDK encodes and sends in a thread of its own. Our spans have ids already, which travel in `traceparent`; so they are
-handed to the SDK's processor as they have ended, without its tracer.
+The SDK encodes and sends in a thread of its own. Our spans have ids already, which travel in `traceparent`; so they go
+to the SDK's processor once they have ended, and not through its tracer.
 """
 
 import logging
@@ -43,7 +43,7 @@ class OtlpExport:
     """
 
     def __init__(self, endpoint: str | None) -> None:
-        # Its lines quote foreign errors, and repeat: ours says once that the collector takes nothing.
+        # The SDK's log lines quote foreign errors, and repeat; our line says once that the collector takes nothing.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._exporter = _CountingExporter(OTLPSpanExporter(endpoint=endpoint))
         self._processor: SpanProcessor = BatchSpanProcessor(

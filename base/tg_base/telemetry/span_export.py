@@ -21,13 +21,13 @@ _ABSENT = 'traces need a package that is not installed; run: pip install "tokeng
 async def export_spans(
     endpoint: str | None, share: float, *, close_seconds: float = CLOSE_SECONDS
 ) -> AsyncIterator[None]:
-    """Export spans until the block is left; nothing, if there is no endpoint.
+    """Export spans until the block is left; without an endpoint, export nothing.
 
     Args:
-        endpoint: the collector's URL, without or with `PATH`; None = that of the environment, as OpenTelemetry names
-            it. Its other variables hold as well, for headers and certificates for instance.
-        share: of the traces that begin in this process.
-        close_seconds: at the end, for the spans that wait to be sent; the others are lost.
+        endpoint: the collector's URL, without or with `PATH`; None = the environment's, as OpenTelemetry names it.
+            OpenTelemetry's other variables apply as well, for instance for headers.
+        share: which share of the traces that begin in this process is recorded.
+        close_seconds: how long the end waits until the last spans are sent; the rest is lost.
 
     Raises:
         Unavailable: the SDK is not installed.

@@ -100,7 +100,7 @@ class Span(msgspec.Struct, frozen=True):
 
     @classmethod
     def at_door(cls, request: str, traceparent: str | None, door: str | None = None) -> Self:
-        """The span of a request at the gateway, below its client's. Without a valid one it begins a trace."""
+        """The span of a request at the gateway, below its client's span; without a valid one it begins a trace."""
         given = traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else None
         if given is None:
             trace, above = _new_trace(), ""
@@ -143,7 +143,7 @@ class Span(msgspec.Struct, frozen=True):
 
 _current: ContextVar[Span | None] = ContextVar("span", default=None)
 share: float | None = None
-"""Of the traces that begin in this process, what is recorded; None = no span is. Set by `sample`."""
+"""The share of the traces beginning in this process that is recorded; None = no span is recorded. Set by `sample`."""
 
 
 def sample(some: float | None) -> None:
@@ -238,9 +238,9 @@ def is_recorded() -> bool:
 
 
 def headers() -> Mapping[str, str]:
-    """What a server outside gets with a request of the current task, so that its logs can be compared with ours.
+    """The headers that an outside server gets with a request of the current task: its logs can be matched with ours.
 
-    Nothing, if the task works for no request.
+    Empty if the task works for no request.
     """
     span = _current.get()
     if span is None:

@@ -6,6 +6,7 @@ from tg_client.transport.deadline import WAIT_LONGER, Deadline
 from tg_client.transport.http import HttpTransport
 from tg_client.transport.http_connection import HttpConnections, HttpResponse
 from tg_client.transport.lmtp import LmtpItem, LmtpSocket, open_lmtp
+from tg_client.transport.position import Position
 from tg_client.transport.records import bytes_of
 from tg_client.transport.retries import OnRetry, Retries
 from tg_client.transport.websocket import WebSocketTransport, open_socket
@@ -21,6 +22,7 @@ __all__ = [
     "LmtpItem",
     "LmtpSocket",
     "OnRetry",
+    "Position",
     "Retries",
     "Transport",
     "WebSocketTransport",

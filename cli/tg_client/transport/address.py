@@ -76,6 +76,19 @@ class Address(msgspec.Struct, frozen=True):
         """The URL at which a stream is stopped."""
         return f"{self.live}/streams/{quote(stream, safe='', errors='replace')}/stop"
 
+    def kept(self, stream: str) -> str:
+        """The URL of a stream that is kept."""
+        return f"{self.base}v1/streams/{quote(stream, safe='', errors='replace')}"
+
+    def records(self, stream: str, key: str | None = None) -> str:
+        """The URL of the records of a stream that is kept for a key; None = the client's."""
+        query = urlencode({"form": "records"} | ({} if key is None else {"key": key}), errors="replace")
+        return f"{self.kept(stream)}?{query}"
+
+    def kept_of(self, key: str | None) -> str:
+        """The URL of the list of streams that are kept for a key; None = the client's."""
+        return f"{self.base}v1/streams" + ("" if key is None else f"?{urlencode({'key': key}, errors='replace')}")
+
     def usage(self, request: UsageRequest) -> str:
         """The URL of the sums that a question asks for."""
         asked = {"by": ",".join(request.by), "since": request.since, "until": request.until, "key": request.key}

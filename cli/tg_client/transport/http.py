@@ -1,26 +1,29 @@
 """Flow -> gateway: one HTTP request for each stream, answered with JSON or server-sent events."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 from tg_client.transport.address import Address
 from tg_client.transport.deadline import Deadline
-from tg_client.transport.errors import WireError, connecting, make_incomplete, reading, refusal
+from tg_client.transport.errors import connecting, make_incomplete, reading, refusal
 from tg_client.transport.http_connection import HttpConnections, HttpResponse
+from tg_client.transport.position import Position
 from tg_client.transport.records import bytes_of, record_of, records_of
 from tg_schema import ServiceSpec, TgError, decode
 from tg_schema.errors import BadRequest, ProtocolError
+from tg_schema.live import StoppedStream
 from tg_schema.server_sent_events import ServerSentEvents
 from tg_schema.service_spec import Req, Resp
 
 T = TypeVar("T")
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Largest response that comes as one JSON body."""
-_END_SECONDS = 1.0
-"""Seconds to wait for the end of the body after the last record, so that the connection can be reused."""
+_STOP_SECONDS = 1.0
+"""Seconds to wait for the id of a stream that is left before its head has come, and for its stop."""
+_KEPT = "ks-"
+"""The id of a stream that is kept begins so."""
 
 
 class HttpTransport:
@@ -43,20 +46,54 @@ class HttpTransport:
         """See `Transport`."""
         return self._connections.closed
 
-    @asynccontextmanager
-    async def stream(
-        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline
-    ) -> AsyncIterator[AsyncIterator[Resp]]:
+    def stream(
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline, position: Position
+    ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
         """See `Transport`. The request is sent at once; the response's head is awaited with the first record."""
-        self._connections.bind()
+        position.begin()
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        if position.keep is not None:
+            headers["X-Tokengrid-Keep"] = position.keep
         url = self._address.service(flow, spec.name)
+        return self._read(
+            partial(self._connections.ask, "POST", url, headers, bytes_of(request)), spec, clock, position
+        )
+
+    def attach(
+        self, spec: ServiceSpec[Req, Resp], clock: Deadline, position: Position
+    ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
+        """As `stream`, the records of a stream that is kept, behind a position in it."""
+        url = f"{self._address.kept(position.stream or '')}?offset={position.after}"
+        return self._read(
+            partial(self._connections.ask, "GET", url, {"Accept": "text/event-stream"}), spec, clock, position
+        )
+
+    async def cancel(self, position: Position) -> None:
+        """Stop a stream that is kept, if the gateway can be asked."""
+        with suppress(TgError):
+            url = f"{self._address.kept(position.stream or '')}/cancel"
+            await self.get(url, StoppedStream, Deadline(_STOP_SECONDS), "POST")
+            position.over = True
+
+    @asynccontextmanager
+    async def _read(
+        self,
+        ask: Callable[[], Awaitable[HttpResponse]],
+        spec: ServiceSpec[Req, Resp],
+        clock: Deadline,
+        position: Position,
+    ) -> AsyncIterator[AsyncIterator[Resp]]:
+        self._connections.bind()
         opened: list[HttpResponse] = []
-        posting = asyncio.create_task(self._post(url, bytes_of(request), opened), name="post")
+        opening = asyncio.create_task(self._open(ask, opened, position), name="open")
         try:
-            async with aclosing(self._records(posting, spec, clock)) as records:
+            async with aclosing(self._records(opening, spec, clock, position)) as records:
                 yield records
         finally:
-            await _close(posting, opened)
+            if position.keep is not None and position.stream is None:
+                # Its head is on the way: without its id, nobody could stop it.
+                await asyncio.wait([opening], timeout=_STOP_SECONDS)
+            await _close_responses(opening, opened)
 
     async def get(self, url: str, kind: type[T], clock: Deadline, method: str = "GET") -> T:
         """What the gateway has at a URL.
@@ -66,7 +103,7 @@ class HttpTransport:
         """
         async with self._answered(method, url, "application/json", clock) as response:
             with reading(self._base):
-                body = await clock.within(_body(response))
+                body = await clock.within(response.read_all())
         return self._decode(kind, body)
 
     async def follow(self, url: str, kind: type[T], clock: Deadline) -> AsyncGenerator[T, None]:
@@ -104,20 +141,27 @@ class HttpTransport:
         except BadRequest:
             raise ProtocolError(f"{self._base} sent something that is not what was asked for") from None
 
-    async def _post(self, url: str, body: bytes, opened: list[HttpResponse]) -> HttpResponse:
+    async def _open(
+        self, ask: Callable[[], Awaitable[HttpResponse]], opened: list[HttpResponse], position: Position
+    ) -> HttpResponse:
         """Send the request.
 
         The response is also put into `opened`: a task that is cancelled just as it ends loses its return value.
         """
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         with connecting(self._base):
-            opened.append(await self._connections.ask("POST", url, headers, body))
+            opened.append(await ask())
+        if (stream := opened[0].headers.get("x-stream-id", "")).startswith(_KEPT):
+            position.begin(stream)
         return opened[0]
 
     async def _records(
-        self, posting: asyncio.Task[HttpResponse], spec: ServiceSpec[Req, Resp], clock: Deadline
+        self, opening: asyncio.Task[HttpResponse], spec: ServiceSpec[Req, Resp], clock: Deadline, position: Position
     ) -> AsyncGenerator[Resp, None]:
-        response = await clock.within(posting)
+        response = await clock.within(opening)
+        if response.status == 204 and position.goes_on:
+            # A kept stream that has ended, of which its reader has all.
+            position.over = True
+            return
         if response.status != 200:
             raise await self._refusal(response, clock)
         if response.content_type != "text/event-stream":
@@ -131,52 +175,40 @@ class HttpTransport:
             if not received:
                 raise make_incomplete(self._base)
             for data in events.feed(received):
-                record = record_of(spec.response, data)
+                try:
+                    record = record_of(spec.response, data)
+                except TgError:
+                    # Without a number: only this reader gets no more, and another one need not meet that.
+                    position.over = events.last_id == b"%d" % (position.after + 1)
+                    raise
+                position.after += 1
+                position.over = record.last
                 yield record
                 # After the yield: the time that the reader takes for a record is not the gateway's silence.
                 clock.hear()
                 if record.last:
-                    await _finish(response)
+                    await response.finish()
                     return
 
     async def _refusal(self, response: HttpResponse, clock: Deadline) -> TgError:
         with connecting(self._base):
-            body = await clock.within(_body(response))
+            body = await clock.within(response.read_all())
         return refusal(self._base, response.status, response.headers.get("retry-after"), body)
 
     async def _whole(self, response: HttpResponse, spec: ServiceSpec[Req, Resp], clock: Deadline) -> Sequence[Resp]:
         with reading(self._base):
-            records = records_of(spec.response, await clock.within(_body(response)))
+            records = records_of(spec.response, await clock.within(response.read_all()))
         if not records[-1].last:
             raise make_incomplete(self._base)
         return records
 
 
-async def _body(response: HttpResponse) -> bytes:
-    parts: list[bytes] = []
-    left = MAX_BODY_BYTES
-    while part := await response.read():
-        parts.append(part)
-        left -= len(part)
-        if left < 0:
-            raise ProtocolError(f"the gateway's answer is larger than {MAX_BODY_BYTES} bytes")
-    return b"".join(parts)
-
-
-async def _finish(response: HttpResponse) -> None:
-    """Read the end of the body; if the gateway does not send it, the connection is not reused."""
-    with suppress(TimeoutError, WireError):
-        async with asyncio.timeout(_END_SECONDS):
-            while await response.read():
-                pass
-
-
-async def _close(posting: asyncio.Task[HttpResponse], opened: list[HttpResponse]) -> None:
-    """Close unfinished responses: closing the connection tells the gateway to stop."""
-    posting.cancel()
-    await asyncio.wait([posting])
-    if not posting.cancelled():
+async def _close_responses(opening: asyncio.Task[HttpResponse], opened: list[HttpResponse]) -> None:
+    """Close unfinished responses: closing the connection tells the gateway to stop what is not kept."""
+    opening.cancel()
+    await asyncio.wait([opening])
+    if not opening.cancelled():
         # Retrieve the exception, or asyncio would log the error of a request that is no longer awaited.
-        posting.exception()
+        opening.exception()
     for response in opened:
         await response.close()

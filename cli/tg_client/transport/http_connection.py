@@ -7,7 +7,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tg_client.transport.errors import (
@@ -23,13 +23,17 @@ from tg_client.transport.errors import (
     Reason,
     WireError,
 )
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, ProtocolError
 
 if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 """Timeout of opening a connection."""
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Largest response that comes as one JSON body."""
+_END_SECONDS = 1.0
+"""Seconds to wait for the end of the body after the last record, so that the connection can be reused."""
 IDLE_CONNECTION_SECONDS = 5.0
 """Seconds that an idle connection is kept: less than a gateway keeps it, so that it is never half closed."""
 _CAUSES: tuple[tuple[type[Exception], Reason], ...] = (
@@ -72,6 +76,29 @@ class HttpResponse:
         except WireError:
             # Its head was HTTP: whatever happened, the body broke off.
             raise WireError from None
+
+    async def read_all(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            ProtocolError: it has more than `MAX_BODY_BYTES`.
+            WireError: it breaks off.
+        """
+        parts: list[bytes] = []
+        left = MAX_BODY_BYTES
+        while part := await self.read():
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                raise ProtocolError(f"the gateway's answer is larger than {MAX_BODY_BYTES} bytes")
+        return b"".join(parts)
+
+    async def finish(self) -> None:
+        """Read the end of the body; if the gateway does not send it, the connection is not reused."""
+        with suppress(TimeoutError, WireError):
+            async with asyncio.timeout(_END_SECONDS):
+                while await self.read():
+                    pass
 
     async def close(self) -> None:
         """Release the connection; before the body's end this cuts it, which tells the gateway to stop."""

@@ -1,7 +1,6 @@
 """Flow -> gateway: many concurrent streams on one WebSocket, identified by their ids."""
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from typing_extensions import override
 from tg_client.transport.address import Address
 from tg_client.transport.deadline import Deadline
 from tg_client.transport.errors import TOKEN_NEEDED, make_incomplete
+from tg_client.transport.position import Position
 from tg_client.transport.records import bytes_of, records_of
 from tg_schema import Error, ServiceSpec, TgError, decode
 from tg_schema.errors import BadRequest, PeerError, ProtocolError, SlowConsumer, Unauthorized
@@ -46,14 +46,16 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
 
     Attributes:
         over: whether the gateway will send nothing more.
+        position: what its reader has.
     """
 
-    def __init__(self, kind: type[Resp], clock: Deadline) -> None:
+    def __init__(self, kind: type[Resp], clock: Deadline, position: Position) -> None:
         self.over = False
+        self.position = position
         self._kind = kind
         self._clock = clock
         self._frames: deque[bytes] = deque()
-        self._size = 0
+        self._size = self._joined = 0
         self._records: deque[Resp] = deque()
         self._error: TgError | None = None
         self._read_last = False
@@ -92,10 +94,14 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
                 self._news.clear()
                 await self._clock.within(self._news.wait())
         self._clock.hear()
-        return self._records.popleft()
+        record = self._records.popleft()
+        if not self._records:
+            self.position.after += self._joined
+        return record
 
     def _join_waiting(self) -> None:
         frames, self._frames, self._size = self._frames, deque(), 0
+        self._joined = len(frames)
         records: list[Resp] = []
         try:
             for frame in frames:
@@ -103,6 +109,7 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
         except TgError as error:
             self._error = error
         self._read_last = bool(records) and records[-1].last
+        self.position.over |= self._read_last
         self._records.extend(self._kind.join(records))
 
 
@@ -110,6 +117,8 @@ class _Frame(msgspec.Struct, frozen=True):
     """Any frame from the gateway."""
 
     id: str | None = None
+    stream: str | None = None
+    offset: int | None = None
     response: msgspec.Raw = msgspec.Raw()
     error: Error | str | None = None
     complete: bool = False
@@ -118,9 +127,6 @@ class _Frame(msgspec.Struct, frozen=True):
 
 class WebSocketTransport:
     """The WebSocket transport, created by `open_socket`. Leaving a stream early sends its cancel."""
-
-    idle = math.inf
-    """The socket's heartbeat finds a dead connection."""
 
     def __init__(self, address: Address, socket: "WebSocketConnection") -> None:
         self._base = address.base
@@ -132,21 +138,23 @@ class WebSocketTransport:
 
     @asynccontextmanager
     async def stream(
-        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline, position: Position
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Transport`."""
         if self.lost:
             raise self._error
-        stream = WebSocketStream(spec.response, clock)
+        position.begin()
+        stream = WebSocketStream(spec.response, clock, position)
         name = f"req-{next(self._ids)}"
         self._streams[name] = stream
         try:
-            await clock.within(self._send({"id": name, "service": spec.name, "flow": flow, "request": request}))
+            asked = {"id": name, "service": spec.name, "flow": flow, "request": request}
+            await clock.within(self._send(asked | ({} if position.keep is None else {"keep": position.keep})))
             yield stream
         finally:
             del self._streams[name]
             if not stream.over:
-                await self._cancel(name)
+                position.over = await self._cancel(name)
 
     async def greet(self, token: str | None) -> None:
         """Send the token.
@@ -180,6 +188,11 @@ class WebSocketTransport:
         if stream is None:
             return
         stream.over = frame.complete
+        if frame.stream is not None:
+            stream.position.stream = frame.stream
+        if frame.error is not None and frame.offset is not None:
+            # Without a number, only this reader gets no more.
+            stream.position.over = True
         if isinstance(frame.error, Error):
             stream.fail(TgError.of(frame.error))
         elif frame.error is not None:
@@ -192,10 +205,13 @@ class WebSocketTransport:
     async def _send(self, frame: dict[str, Any]) -> None:
         await self._socket.send(bytes_of(frame))
 
-    async def _cancel(self, name: str) -> None:
+    async def _cancel(self, name: str) -> bool:
+        """Whether the cancel has left."""
         with suppress(TgError, TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await self._send({"id": name, "cancel": True})
+            return True
+        return False
 
 
 def _frame_of(data: str | bytes) -> _Frame:

@@ -2,6 +2,5 @@
 
 from tg_doors.lmi.custom_formatters import InputFormatter, OutputFormatter, OutputStep
 from tg_doors.lmi.dialect import LMI, MOUNTS, Lmi
-from tg_doors.lmi.settings import LmiSettings
 
-__all__ = ["LMI", "MOUNTS", "InputFormatter", "Lmi", "LmiSettings", "OutputFormatter", "OutputStep"]
+__all__ = ["LMI", "MOUNTS", "InputFormatter", "Lmi", "OutputFormatter", "OutputStep"]

@@ -12,7 +12,7 @@ Reason = Literal["length", "eos_token", "stop_sequence", "error"]
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A token, with LMI's names, or with the operator's `tgi_compat` TGI's: `logprob` and `special`.
+    """A token with LMI's names; with the operator's `tgi_compat`, with TGI's (`logprob` and `special`).
 
     The id is -1 and the log-probability null if unknown.
     """
@@ -49,7 +49,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GeneratedText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A whole answer, or one of a dynamic batch; `error` and `code` are those of one that failed."""
+    """A whole answer, or one answer of a dynamic batch; `error` and `code` are those of a failed answer."""
 
     generated_text: str
     details: Details | None = None
@@ -58,9 +58,9 @@ class GeneratedText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TokenLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line, or an event. The last one has the text, and the details if they were asked for or it failed.
+    """A line, or an event. The last one has the text, and also the details if they were asked for or the answer failed.
 
-    So has the only one of a stream that failed at once.
+    The same holds for the only line of a stream that failed at once.
     """
 
     token: Token

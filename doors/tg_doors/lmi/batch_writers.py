@@ -32,7 +32,6 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
 
     def __init__(self, orders: Sequence[Order]) -> None:
         super().__init__(TextCompletionResponse)
-        self.headers = orders[0].headers
         self._orders = orders
         self._failed: dict[int, TgError] = {}
 
@@ -45,10 +44,10 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
 
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
-        """This has the status of every whole answer.
+        """The body, whose status is that of every whole answer.
 
         Raises:
-            TgError: no text has an answer; it is the first one's error.
+            TgError: no text has an answer; the error is that of the first text.
         """
         answers: list[list[TextCompletionResponse]] = [[] for _ in self._orders]
         for record in records:
@@ -81,7 +80,6 @@ class OutputsWriter(Writer[TextCompletionResponse]):
     keep_alive = b""
 
     def __init__(self, orders: Sequence[Order]) -> None:
-        self.headers = {**Writer.headers, **orders[0].headers}
         self._prefixes = [order.prefix for order in orders]
 
     @override
@@ -93,7 +91,7 @@ class OutputsWriter(Writer[TextCompletionResponse]):
         text = self._prefixes[record.index] + (record.response or "")
         if not text:
             return b""
-        # Called once, before the first piece.
+        # The model calls this once, before the first piece.
         self._prefixes[record.index] = ""
         outputs = [""] * len(self._prefixes)
         outputs[record.index] = text

@@ -1,10 +1,9 @@
 """Functions of other packages -> custom forms of requests and answers; doors/docs/lmi.md describes them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import signature
-from types import MappingProxyType
 from typing import Any, Final
 
 from typing_extensions import override
@@ -20,7 +19,7 @@ from tg_schema.errors import BadRequest
 INPUT_GROUP: Final = "tokengrid.lmi_input_formatters"
 OUTPUT_GROUP: Final = "tokengrid.lmi_output_formatters"
 """Groups of entry points."""
-_ARGUMENTS: Final = MappingProxyType({INPUT_GROUP: ("body", "headers"), OUTPUT_GROUP: ("step",)})
+_ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {INPUT_GROUP: ("body", "headers"), OUTPUT_GROUP: ("step",)}
 """The arguments of the functions of a group."""
 
 
@@ -32,13 +31,13 @@ class OutputStep:
         inputs: the text of the request.
         parameters: the parameters of the request, as they came.
         first: whether it is the first call for this answer.
-        last: whether it is the last one; its token has the id -1 and no text.
+        last: whether it is the last call; its token has the id -1 and no text.
         id: the id of the token; -1 = unknown.
         text: the text of the token.
         log_prob: the log-probability of the token; None = unknown.
-        generated_text: all of it, in the last call; "" before.
+        generated_text: in the last call, the whole text; "" before.
         finish_reason: in the last call: "length", "eos_token", "stop_sequence" or, if the answer failed, "error".
-        generated_tokens: how many, in the last call.
+        generated_tokens: in the last call, how many tokens there are.
         error: why the answer failed.
     """
 
@@ -59,7 +58,7 @@ InputFormatter = Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
 """Body and headers of a request -> the request as LMI's schema has it. It raises `BadRequest` with a sentence for the
 client; ValueError, TypeError and LookupError, as of a field that is missing, are answered by a sentence of ours."""
 OutputFormatter = Callable[[OutputStep], str | bytes]
-"""A step of an answer -> the text to send. Its attribute `content_type`, if it has one, is the header."""
+"""A step of an answer -> the text to send. The function's attribute `content_type`, if it has one, is the header."""
 
 
 def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
@@ -77,8 +76,8 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
         found = load_function(group, name, "formatter")
     except TgError as error:
         raise BadRequest(error.message).at(*place) from None
-    # At start-up, since a wrong call later would look like a malformed body. Some functions written in C have no
-    # signature to inspect.
+    # Check this at start-up, since a wrong call later would look like a malformed body. Some functions written in C
+    # have no signature to inspect.
     with suppress(ValueError):
         try:
             signature(found).bind(*_ARGUMENTS[group])
@@ -115,7 +114,6 @@ class CustomWriter(Writer[TextCompletionResponse]):
 
     def __init__(self, order: Order, formatter: OutputFormatter) -> None:
         self.content_type = getattr(formatter, "content_type", "application/json")
-        self.headers = {**Writer.headers, **order.headers}
         self._order = order
         self._formatter = formatter
         self._reader = TokenReader()

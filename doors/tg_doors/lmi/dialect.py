@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal
 
 import msgspec
@@ -14,14 +13,21 @@ from tg_doors import LmiConfig
 from tg_doors.lmi.answer_shapes import Details, GeneratedText, TokenLine
 from tg_doors.lmi.batch_writers import GeneratedTextsWriter, Outputs, OutputsWriter
 from tg_doors.lmi.custom_formatters import translate_body
-from tg_doors.lmi.failures import LMI_FIELDS, FrontEndFailure, HandlerFailure, PayloadFailure, abridge, refuse
+from tg_doors.lmi.failures import (
+    LMI_FIELDS,
+    FrontEndFailure,
+    HandlerFailure,
+    PayloadFailure,
+    abridge,
+    read_fields,
+    refuse,
+)
 from tg_doors.lmi.generation import list_ignored, read_generation, read_generations
 from tg_doors.lmi.invocation import Invocation, InvocationBody, read_invocation
 from tg_doors.lmi.line_writer import JSON_LINES, Metered
-from tg_doors.lmi.output_formats import choose_format
-from tg_doors.lmi.parameters import LmiParameters, Order
+from tg_doors.lmi.output_formats import LmiSettings, LmiTable, choose_format, read_settings
+from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.payload_parts import EVENT_STREAM, PayloadPartsWriter
-from tg_doors.lmi.settings import LmiSettings, LmiTable, read_settings
 from tg_gateway.dialects import (
     ASKING,
     EVENTS,
@@ -39,7 +45,7 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.openai import MOUNTS as OPENAI_MOUNTS
 from tg_gateway.dialects.openai import OpenAi
-from tg_schema import TextCompletionResponse, TgError, decode, encode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode, try_decode
 from tg_schema.errors import BadRequest, Unavailable
 
 DIALECT: Final = "lmi"
@@ -48,23 +54,18 @@ BATCH_FORMATS: Final = ("json", "jsonlines")
 """The output formatters of dynamic batches."""
 ADAPTER_HEADER: Final = "X-Amzn-SageMaker-Adapter-Identifier"
 _DOORS: Final = {mount.path: mount for mount in OPENAI_MOUNTS}
-_OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
-    {"messages": _DOORS["/v1/chat/completions"], "prompt": _DOORS["/v1/completions"]}
-)
+_OTHERS: Final[Mapping[str, Mount]] = {
+    "messages": _DOORS["/v1/chat/completions"],
+    "prompt": _DOORS["/v1/completions"],
+}
 """Key of a body without `inputs` -> the door whose request the body is."""
 
 PARTS: Final = "generate-parts"
 """The operation whose answer comes in AWS's framing."""
 
 
-class DescribedInvocation(InvocationBody, frozen=True, kw_only=True):
-    """A request for one text, or for each of several."""
-
-    parameters: LmiParameters | None = None  # type: ignore[assignment]  # what the bytes are read as
-
-
 class DescribedItem(msgspec.Struct, frozen=True):
-    """One of a list of answers; one that failed has `error`, and no text."""
+    """One of a list of answers; a failed one has `error`, and no text."""
 
     generated_text: str = ""
     details: Details | None = None
@@ -80,20 +81,16 @@ class Health(msgspec.Struct, frozen=True):
 
 
 _DESCRIBED: Final = tuple(OpenAi.descriptions[name] for name in ("chat-completion", "completion"))
-"""Operations of OpenAI's doors, whose bodies are answered here as there."""
+"""Operations of OpenAI's doors, whose bodies get the same answers here."""
 _FAILURES: Final = (FrontEndFailure, PayloadFailure, HandlerFailure, GeneratedText, TokenLine, OpenAi.failure)
 _FEW: Final[Mapping[str, Any]] = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 16}}
 _describe = partial(Description, group="Large Model Inference", failure=_FAILURES)
 _ask = partial(
     _describe,
-    body=(DescribedInvocation, *(other.body for other in _DESCRIBED)),
+    body=(InvocationBody, *(other.body for other in _DESCRIBED)),
     path={"model": "tinydemo", "version": "1"},
     raises=ASKING,
 )
-
-
-class _Named(msgspec.Struct, frozen=True):
-    model: str | None = None
 
 
 class Lmi(Dialect):
@@ -150,7 +147,7 @@ class Lmi(Dialect):
         formatter = self._settings.find(call.catalogue, call.path.get("model")).input_formatter
         if formatter is not None:
             call.body = translate_body(formatter, call.body, call.headers)
-        other = _find_other(call.body)
+        other = _find_other(read_fields(call.body))
         asked = self._parse(call) if other is None else _hand_over(call, other)
         if call.operation == PARTS and isinstance(asked, Ask):
             return replace(asked, writer=PayloadPartsWriter(asked.writer))
@@ -162,14 +159,17 @@ class Lmi(Dialect):
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        other = _find_other(call.body)
+        sent = read_fields(call.body)
+        other = _find_other(sent)
         if other is not None:
             return other.dialect.refuse(error, status, replace(call, operation=other.operation))
-        settings = self._settings.find(call.catalogue, _name_model(call))
+        model = call.path.get("model") or try_decode(str, bytes(sent.get("model", b"null")))
+        settings = self._settings.find(call.catalogue, model)
         return refuse(
             error,
             status,
-            call.body,
+            # An empty body has not been read.
+            sent if call.body else None,
             compatible=settings.compatible,
             rolling=settings.rolling,
             formatter=settings.output_name,
@@ -186,18 +186,15 @@ class Lmi(Dialect):
 
 def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
     parameters = asked.parameters
-    own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
     name = parameters.output_formatter or settings.output_name
-    form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
+    form = choose_format(name, settings.own, stream=asked.stream, events=settings.compatible)
     if parameters.generated > 1 and not form.several:
-        sentence = "this endpoint's output formatter writes one answer; leave it out, or name another formatter"
-        raise BadRequest(f"parameters.{parameters.several_name}: {sentence}")
+        raise BadRequest(
+            f"parameters.{parameters.several_name}: this endpoint's output formatter writes one answer; leave it out, "
+            "or name another formatter"
+        )
     streaming = asked.stream if form.streaming is None else form.streaming
-    details = _has_details(parameters, settings)
-    headers = _show_ignored(
-        call, asked, found, alternatives=details if form.alternatives is None else form.alternatives
-    )
-    order = _make_order(asked.texts[0], asked, found, headers, settings)
+    order = _make_order(asked.texts[0], asked, found, settings)
     request = read_generation(
         order.text,
         parameters,
@@ -206,7 +203,8 @@ def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSett
         streaming=streaming,
         tokens=form.tokens or order.details,
     )
-    return Ask(found.route, request, form.make(order), streaming, fields=LMI_FIELDS)
+    alternatives = order.details if form.alternatives is None else form.alternatives
+    return _ask_for(call, asked, found, request, form.make(order), streaming=streaming, alternatives=alternatives)
 
 
 def _ask_batch(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
@@ -218,65 +216,59 @@ def _ask_batch(call: Call, asked: Invocation, found: FoundModel, settings: LmiSe
     streaming = name == "jsonlines"
     adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]
     requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
-    headers = _show_ignored(call, asked, found, alternatives=False)
-    orders = [_make_order(text, asked, found, headers, settings) for text in asked.texts]
+    orders = [_make_order(text, asked, found, settings) for text in asked.texts]
     writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
-    return Ask(found.route, Batch(requests, independent=True), writer, streaming, fields=LMI_FIELDS)
+    batch = Batch(requests, independent=True)
+    return _ask_for(call, asked, found, batch, writer, streaming=streaming, alternatives=False)
 
 
-def _make_order(
-    text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
-) -> Order:
-    parameters, compatible = asked.parameters, settings.compatible
-    details = _has_details(parameters, settings)
-    return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
-
-
-def _has_details(parameters: LmiParameters, settings: LmiSettings) -> bool:
-    shown = settings.compatible if parameters.details is None else parameters.details
-    return shown or parameters.wants_prefill or parameters.generated > 1
-
-
-def _show_ignored(call: Call, asked: Invocation, found: FoundModel, *, alternatives: bool) -> Mapping[str, str]:
+def _ask_for(
+    call: Call,
+    asked: Invocation,
+    found: FoundModel,
+    request: TextCompletionRequest | Batch,
+    writer: Writer[Any],
+    *,
+    streaming: bool,
+    alternatives: bool,
+) -> Ask:
+    """The request, with the header that lists what is ignored of it."""
     # Ignore the version: models have none here.
     versions = (name for name in ("version",) if name in call.path)
     ignored = list_ignored(asked.parameters, found, alternatives=alternatives)
-    return show_ignored(DIALECT, (*asked.unknown, *versions, *ignored))
+    headers = show_ignored(DIALECT, (*asked.unknown, *versions, *ignored))
+    return Ask(found.route, request, writer, streaming, fields=LMI_FIELDS, headers=headers)
+
+
+def _make_order(text: str, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Order:
+    parameters = asked.parameters
+    asks = settings.compatible if parameters.details is None else parameters.details
+    details = asks or parameters.wants_prefill or parameters.generated > 1
+    return Order(text, parameters, asked.given, settings.compatible, details, found.model or "")
 
 
 def _check_batch(asked: Invocation, name: str) -> None:
     parameters = asked.parameters
     # Without a rolling batch, one text is a batch of its own.
-    what, advice = ("a dynamic batch", "leave it out")
-    if asked.listed:
-        what, advice = "a list of inputs", "send one text, or leave it out"
-    if name not in BATCH_FORMATS:
-        raise BadRequest(f"parameters.output_formatter: {what} has {' and '.join(BATCH_FORMATS)} alone")
-    if parameters.details_name is not None:
-        raise BadRequest(f"parameters.{parameters.details_name}: {what} has no details; {advice}")
-    if parameters.generated > 1:
-        raise BadRequest(f"parameters.{parameters.several_name}: {what} has one answer for each text; {advice}")
-
-
-def _name_model(call: Call) -> str | None:
-    """The model that a refused request has named, if its body can be read."""
-    try:
-        return call.path.get("model") or decode(_Named, call.body).model
-    except BadRequest:
-        return None
+    alone = ("a dynamic batch", "leave it out")
+    what, advice = ("a list of inputs", "send one text, or leave it out") if asked.listed else alone
+    details, several = parameters.details_name, parameters.several_name
+    BadRequest.refuse(
+        {
+            f"parameters.output_formatter: {what} has {' and '.join(BATCH_FORMATS)} alone": name not in BATCH_FORMATS,
+            f"parameters.{details}: {what} has no details; {advice}": details is not None,
+            f"parameters.{several}: {what} has one answer for each text; {advice}": parameters.generated > 1,
+        }
+    )
 
 
 def _find_adapter(call: Call, asked: Invocation, number: int) -> str | None:
     return asked.adapters[number] if asked.adapters else call.headers.get(ADAPTER_HEADER)
 
 
-def _find_other(body: bytes) -> Mount | None:
+def _find_other(sent: Mapping[str, msgspec.Raw]) -> Mount | None:
     """The operation of OpenAI's door that this body is for; None = it is LMI's, or of no known protocol."""
-    try:
-        keys = decode(dict[str, msgspec.Raw], body)
-    except BadRequest:
-        return None
-    return None if "inputs" in keys else next((other for key, other in _OTHERS.items() if key in keys), None)
+    return None if "inputs" in sent else next((other for key, other in _OTHERS.items() if key in sent), None)
 
 
 def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:

@@ -1,6 +1,6 @@
 """Error -> LMI's JSON: for its front end, an unreadable body, a generation, and a dynamic batch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 import msgspec
@@ -10,7 +10,7 @@ from tg_doors.lmi.invocation import PayloadError
 from tg_doors.lmi.line_writer import encode_failed_line
 from tg_doors.lmi.output_formats import FORMATS
 from tg_gateway.dialects import Answer, FieldNames, abridge_body
-from tg_schema import TgError, decode, encode
+from tg_schema import TgError, decode, encode, try_decode
 from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
 
 FAILED_DEPENDENCY: Final = 424
@@ -59,33 +59,35 @@ class HandlerFailure(msgspec.Struct, frozen=True):
         return cls(FAILED_DEPENDENCY, "invoke handler failure", error.message)
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    inputs: msgspec.Raw = msgspec.Raw(b"null")
-    stream: msgspec.Raw = msgspec.Raw(b"null")
-    parameters: msgspec.Raw = msgspec.Raw(b"null")
-
-
 class _Formatted(msgspec.Struct, frozen=True):
     output_formatter: str | None = None
 
 
-def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rolling: bool, formatter: str = "") -> Answer:
+def refuse(
+    error: TgError,
+    status: int,
+    sent: Mapping[str, msgspec.Raw] | None,
+    *,
+    compatible: bool,
+    rolling: bool,
+    formatter: str = "",
+) -> Answer:
     """The answer to a request that failed before its first byte.
 
     Args:
         error: why.
         status: the HTTP status; if it differs from the error's own, the request was refused unread.
-        body: the request's body; empty = it was not read.
+        sent: the fields of the request's body, as far as they can be read; None = it was not read.
         compatible: whether TGI's names are wanted.
         rolling: whether one text is answered by an object.
         formatter: the output formatter of requests that name none; "" = by `stream`.
     """
-    asked = _peek(body)
-    listed = bytes(asked.inputs).startswith(b"[")
+    fields = sent or {}
+    listed = bytes(fields.get("inputs", b"")).startswith(b"[")
     # Check this first: an empty body was read too.
     if isinstance(error, PayloadError) and not listed:
         return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
-    if not body or status != error.status or isinstance(error, FRONT_END):
+    if sent is None or status != error.status or isinstance(error, FRONT_END):
         # LMI throttles with 503.
         status = Unavailable.status if status == RateLimited.status else status
         kind = TYPES.get(status, "InternalServerException")
@@ -93,40 +95,36 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
     if not rolling or listed:
         return Answer(encode(HandlerFailure.of(error)), FAILED_DEPENDENCY)
     status = 400 if isinstance(error, BadRequest | TooLarge) else FAILED_DEPENDENCY
-    if _is_streamed(asked, formatter):
+    if _is_streamed(fields, formatter):
         return Answer(encode_failed_line(error, compatible=compatible), status)
     whole = GeneratedText("", Details("error", None, None, None), error.message, status)
     return Answer(encode([whole] if compatible else whole), status)
 
 
+def read_fields(body: bytes) -> Mapping[str, msgspec.Raw]:
+    """The fields of a body; none of one that cannot be read."""
+    return try_decode(dict[str, msgspec.Raw], body) or {}
+
+
 def abridge(body: bytes, names: Iterable[str]) -> bytes:
     """The parts of a body that a refusal needs: these fields, and the output formatter in its parameters."""
-    kept, formatter = abridge_body(body, names), _name_formatter(_peek(body))
+    kept, formatter = abridge_body(body, names), _name_formatter(read_fields(body))
     if formatter not in FORMATS:
         return kept
     return encode(decode(dict[str, msgspec.Raw], kept) | {"parameters": {"output_formatter": formatter}})
 
 
-def _is_streamed(asked: _Asked, formatter: str) -> bool:
+def _is_streamed(sent: Mapping[str, msgspec.Raw], formatter: str) -> bool:
     """Whether the answer would have been a stream, which the formatter decides before `stream` does."""
-    form = FORMATS.get(_name_formatter(asked) or formatter)
-    by_stream = bytes(asked.stream) == b"true"
+    form = FORMATS.get(_name_formatter(sent) or formatter)
+    by_stream = bytes(sent.get("stream", b"")) == b"true"
     return by_stream if form is None or form.streaming is None else form.streaming
 
 
-def _name_formatter(asked: _Asked) -> str:
+def _name_formatter(sent: Mapping[str, msgspec.Raw]) -> str:
     """The output formatter that the parameters name, if they can be read."""
-    try:
-        return decode(_Formatted, bytes(asked.parameters)).output_formatter or ""
-    except BadRequest:
-        return ""
-
-
-def _peek(body: bytes) -> _Asked:
-    try:
-        return decode(_Asked, body)
-    except BadRequest:
-        return _Asked()
+    parameters = try_decode(_Formatted, bytes(sent.get("parameters", b"null")))
+    return (parameters.output_formatter if parameters else None) or ""
 
 
 LMI_FIELDS: Final = FieldNames(

@@ -17,14 +17,14 @@ def read_generation(
 ) -> TextCompletionRequest:
     """The request record of one text.
 
-    It is the whole prompt where the model takes raw text. A model behind a chat API gets it as a user's message.
+    The text is the whole prompt if the model takes raw text. A model behind a chat API gets it as a user's message.
 
     Args:
-        text: one of several may be empty, which the processor refuses.
+        text: the text; if there are several, one may be empty, which the processor refuses.
         parameters: how to generate.
         found: the model.
         adapter: the LoRA adapter; None = that of the model's name.
-        streaming: whether the answer is.
+        streaming: whether the answer is streamed.
         tokens: whether the answer tells its tokens.
 
     Raises:
@@ -89,19 +89,24 @@ def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: 
 
 
 def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> None:
-    if "" in parameters.stops:
-        raise BadRequest("parameters.stop_sequences: none of them may be empty")
-    if parameters.truncate is not None and not found.may_have("raw"):
-        raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
-    if parameters.best_of is not None and parameters.best_of < (parameters.n or 1):
-        raise BadRequest("parameters.best_of must be at least n: so many are generated, of which n are told")
-    if parameters.generated > 1:
-        name = parameters.several_name
-        if not parameters.samples:
-            sentence = f"several answers are the same without sampling; set do_sample, or {name} to 1"
-            raise BadRequest(f"parameters.{name}: {sentence}")
-        if streaming:
-            raise BadRequest(f"parameters.{name} cannot be streamed: which answer is the best is known at their end")
+    several, name = parameters.generated > 1, parameters.several_name
+    BadRequest.refuse(
+        {
+            "parameters.stop_sequences: none of them may be empty": "" in parameters.stops,
+            "parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out": (
+                parameters.truncate is not None and not found.may_have("raw")
+            ),
+            "parameters.best_of must be at least n: the model generates best_of answers, and n are returned": (
+                parameters.best_of is not None and parameters.best_of < (parameters.n or 1)
+            ),
+            f"parameters.{name}: several answers are the same without sampling; set do_sample, or {name} to 1": (
+                several and not parameters.samples
+            ),
+            f"parameters.{name} cannot be streamed: which answer is the best is known at their end": (
+                several and streaming
+            ),
+        }
+    )
 
 
 def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens: bool) -> Sampling:
@@ -142,7 +147,7 @@ def _chooses(found: FoundModel, feature: Feature) -> bool:
 
 
 def _read_top_k(parameters: LmiParameters) -> int | None:
-    """0 = all tokens; vLLM's word for it is -1."""
+    """The record's `top_k`, where 0 = all tokens; vLLM writes -1 for that."""
     return None if parameters.top_k is None else max(parameters.top_k, 0)
 
 

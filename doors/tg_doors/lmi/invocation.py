@@ -1,12 +1,13 @@
 """The body of a request -> what it asks: one text, or several; its parameters; and whether as a stream."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from tg_doors.lmi.parameters import LmiParameters
+from tg_gateway.dialects import list_unknown
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 
@@ -19,14 +20,18 @@ class PayloadError(BadRequest):
 
 
 class InvocationBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The body as it comes; `parameters` are decoded separately, since a wrong one is another kind of error."""
+    """A request for one text, or for each of several."""
 
     inputs: str | tuple[str, ...]
-    parameters: msgspec.Raw = msgspec.Raw(b"null")
+    parameters: LmiParameters | None = None
     stream: bool | None = None
     model: str | None = None
     """An addition of ours, since an LMI endpoint has one model. Without it, the default flow's model is asked."""
     adapters: str | tuple[str | None, ...] | None = None
+
+
+class _Given(msgspec.Struct, frozen=True):
+    parameters: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +66,30 @@ def read_invocation(data: bytes) -> Invocation:
         PayloadError: it is no JSON, or `inputs` or another field is not what it must be.
         BadRequest: a parameter is wrong.
     """
-    body = _read(InvocationBody, data)
+    body, given = _read_body(data)
     listed = not isinstance(body.inputs, str)
     texts = (body.inputs,) if isinstance(body.inputs, str) else body.inputs
-    # One of several texts that is empty fails by itself, beside the answers to the others.
-    if not any(texts):
-        raise PayloadError("inputs must not be empty, nor all texts in it")
-    if len(texts) > MAX_INPUTS:
-        raise PayloadError(f"inputs may have at most {MAX_INPUTS} texts; ask several times")
-    raw = bytes(body.parameters)
-    # Check this first, since the error of decoding all values would name no field.
-    sent = _read(dict[str, msgspec.Raw] | None, raw, "parameters: ")
-    parameters = _read_parameters(raw) if sent else LmiParameters()
-    given = _read(dict[str, Any], raw, "parameters: ") if sent else {}
-    unknown = tuple(_list_unknown(data, given))
-    return Invocation(
-        texts, listed, parameters, given, bool(body.stream), body.model, _spread(body.adapters, len(texts)), unknown
+    PayloadError.refuse(
+        {
+            # One of several texts that is empty fails by itself, beside the answers to the others.
+            "inputs must not be empty, nor all texts in it": not any(texts),
+            f"inputs may have at most {MAX_INPUTS} texts; ask several times": len(texts) > MAX_INPUTS,
+        }
     )
+    unknown = tuple(list_unknown(data, InvocationBody, parameters=LmiParameters))
+    adapters = _spread(body.adapters, len(texts))
+    parameters = body.parameters or LmiParameters()
+    return Invocation(texts, listed, parameters, given, bool(body.stream), body.model, adapters, unknown)
 
 
-def _read(kind: Any, data: bytes, place: str = "") -> Any:
+def _read_body(data: bytes) -> tuple[InvocationBody, Mapping[str, Any]]:
+    """The body, and its parameters as they came. A wrong parameter is an error of the generation, not of the body."""
     try:
-        return decode(kind, data)
+        return decode(InvocationBody, data), decode(_Given, data).parameters or {}
     except BadRequest as error:
-        raise PayloadError(place + error.message) from None
-
-
-def _read_parameters(data: bytes) -> LmiParameters:
-    try:
-        return decode(LmiParameters, data)
-    except BadRequest as error:
-        # Its place as the client sees it, from the root of the body.
-        raise BadRequest(error.message.replace("`$", "`$.parameters")) from None
+        if "`$.parameters." in error.message:
+            raise
+        raise PayloadError(error.message) from None
 
 
 def _spread(adapters: str | tuple[str | None, ...] | None, count: int) -> tuple[str | None, ...]:
@@ -101,8 +98,3 @@ def _spread(adapters: str | tuple[str | None, ...] | None, count: int) -> tuple[
     if len(named) not in {0, 1, count}:
         raise PayloadError("adapters must name one adapter, or as many as inputs has texts")
     return tuple(named) * count if len(named) == 1 else tuple(named)
-
-
-def _list_unknown(data: bytes, given: Mapping[str, Any]) -> Iterator[str]:
-    yield from decode(dict[str, msgspec.Raw], data).keys() - set(InvocationBody.__struct_fields__)
-    yield from (f"parameters.{name}" for name in given.keys() - set(LmiParameters.__struct_fields__))

@@ -1,7 +1,6 @@
 """Records of an answer -> LMI's lines, one for each token; the counts of `3p`; OpenAI's chat, also as lines."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,7 +13,6 @@ from tg_doors.lmi.parameters import Order
 from tg_doors.lmi.whole_writer import read_answers
 from tg_doors.tgi import LastStep, Step, TokenReader, make_prefill, make_token
 from tg_gateway.dialects import (
-    CompletionWriter,
     Output,
     WrappingWriter,
     Writer,
@@ -44,7 +42,6 @@ class LineWriter(Writer[TextCompletionResponse]):
     def __init__(self, order: Order, *, events: bool) -> None:
         self.content_type = EVENTS if events else JSON_LINES
         self.keep_alive = Writer.keep_alive if events else b""
-        self.headers = {**Writer.headers, **order.headers}
         self._order = order
         self._frame = server_sent_event if events else json_line
         self._reader = TokenReader()
@@ -61,10 +58,9 @@ class LineWriter(Writer[TextCompletionResponse]):
         reader, order = self._reader, self._order
         before, last = self._last.end(reader.end)
         reason = reader.name_ending(order.kept_stops)
-        details = Details(reason, reader.generated_tokens, order.text) if order.details else None
-        if details is not None and order.parameters.wants_prefill:
-            prefill = name_tokens(make_prefill(self._prompt_tokens), compatible=order.compatible)
-            details = Details(details.finish_reason, details.generated_tokens, details.inputs, prefill=prefill)
+        prefill = name_tokens(make_prefill(self._prompt_tokens), compatible=order.compatible)
+        shown = prefill if order.parameters.wants_prefill else UNSET
+        details = Details(reason, reader.generated_tokens, order.text, prefill=shown) if order.details else None
         line = self._encode(last, order.prefix + reader.text, details)
         return b"".join(map(self._encode, before)) + line
 
@@ -114,12 +110,8 @@ class Metered(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-def make_metered_writer(order: Order) -> CompletionWriter:
+def encode_metered(order: Order, records: Sequence[TextCompletionResponse]) -> bytes:
     """`3p`."""
-    return CompletionWriter(partial(_encode_metered, order=order), order.headers)
-
-
-def _encode_metered(records: Sequence[TextCompletionResponse], order: Order) -> bytes:
     best = read_answers(records, order).best
     # Count all answers: those that are not shown are paid for too.
     used = Usage.total(records)
@@ -136,7 +128,6 @@ class MeteredLineWriter(Writer[TextCompletionResponse]):
     keep_alive = b""
 
     def __init__(self, order: Order) -> None:
-        self.headers = {**Writer.headers, **order.headers}
         self._order = order
         self._reader = TokenReader()
 
@@ -150,7 +141,7 @@ class MeteredLineWriter(Writer[TextCompletionResponse]):
         reader = self._reader
         reason = _WORDS.get(reader.name_ending(self._order.kept_stops), "stop")
         generated = reader.generated_tokens
-        return self._encode("", reason, Metering(reader.in_token, generated), generated)
+        return self._encode("", reason, Metering(reader.usage.in_token, generated), generated)
 
     @override
     def fail(self, error: TgError) -> bytes:
@@ -159,27 +150,20 @@ class MeteredLineWriter(Writer[TextCompletionResponse]):
     def _encode(
         self, text: str, reason: str | None = None, metering: Metering | UnsetType = UNSET, generated: int | None = None
     ) -> bytes:
-        body = GenerationBody(text, self._reader.in_token, generated, reason)
+        body = GenerationBody(text, self._reader.usage.in_token, generated, reason)
         return json_line(encode(Metered(body, metering, JSON_LINES)))
 
 
-def make_chat_body_writer(order: Order) -> CompletionWriter:
+def encode_whole_chat(order: Order, records: Sequence[TextCompletionResponse]) -> bytes:
     """`json_chat`: OpenAI's whole chat completion."""
-    return CompletionWriter(partial(encode_chat, model=order.model, n=order.parameters.generated), order.headers)
-
-
-def make_chat_stream_writer(order: Order) -> ChatStreamWriter:
-    """`sse_chat`: OpenAI's writer of the chunks of a chat completion."""
-    writer = ChatStreamWriter(order.model)
-    writer.headers = {**writer.headers, **order.headers}
-    return writer
+    return encode_chat(records, order.model, order.parameters.generated)
 
 
 class ChatLineWriter(WrappingWriter[TextCompletionResponse]):
     """`jsonlines_chat`: the chunks of `sse_chat` as lines, without the event after the last one."""
 
     def __init__(self, order: Order) -> None:
-        super().__init__(make_chat_stream_writer(order))
+        super().__init__(ChatStreamWriter(order.model))
         self.content_type, self.keep_alive = JSON_LINES, b""
 
     @override

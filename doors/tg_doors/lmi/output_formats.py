@@ -1,23 +1,33 @@
-"""The name of an output formatter -> the writer that it stands for, and whether it streams."""
+"""The name of an output formatter -> the writer that it stands for; and the formatter that an operator has chosen."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from tg_doors.lmi.custom_formatters import CustomWriter, OutputFormatter
+import msgspec
+
+from tg_doors import LmiConfig
+from tg_doors.lmi.custom_formatters import (
+    INPUT_GROUP,
+    OUTPUT_GROUP,
+    CustomWriter,
+    InputFormatter,
+    OutputFormatter,
+    load_formatter,
+)
 from tg_doors.lmi.line_writer import (
     ChatLineWriter,
     LineWriter,
     MeteredLineWriter,
-    make_chat_body_writer,
-    make_chat_stream_writer,
-    make_metered_writer,
+    encode_metered,
+    encode_whole_chat,
 )
 from tg_doors.lmi.parameters import Order
-from tg_doors.lmi.whole_writer import make_body_writer, make_text_writer
-from tg_gateway.dialects import Writer
-from tg_schema.errors import BadRequest
+from tg_doors.lmi.whole_writer import encode_answer, make_text_writer, make_whole_writer
+from tg_gateway.dialects import Catalogue, Writer
+from tg_gateway.dialects.chat import ChatStreamWriter
+from tg_schema.errors import BadRequest, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +36,9 @@ class OutputFormat:
 
     Attributes:
         make: the writer of one answer.
-        streaming: whether it streams; None = if the request says so.
+        streaming: whether it streams; None = the request decides.
         tokens: whether it sends tokens.
-        alternatives: whether it sends the most probable tokens at each place; None = if it has `details`.
+        alternatives: whether it sends the most probable tokens at each place; None = it does if it has `details`.
         several: whether it can send the best of several answers.
     """
 
@@ -39,19 +49,17 @@ class OutputFormat:
     several: bool = True
 
 
-FORMATS: Final[Mapping[str, OutputFormat]] = MappingProxyType(
-    {
-        "json": OutputFormat(make_body_writer, streaming=False, alternatives=None),
-        "jsonlines": OutputFormat(lambda order: LineWriter(order, events=False), streaming=True, tokens=True),
-        "sse": OutputFormat(lambda order: LineWriter(order, events=True), streaming=True, tokens=True),
-        "json_chat": OutputFormat(make_chat_body_writer, streaming=False, alternatives=True),
-        "jsonlines_chat": OutputFormat(ChatLineWriter, streaming=True, alternatives=True),
-        "sse_chat": OutputFormat(make_chat_stream_writer, streaming=True, alternatives=True),
-        "3p": OutputFormat(make_metered_writer, streaming=False),
-        "3p_stream": OutputFormat(MeteredLineWriter, streaming=True),
-        "none": OutputFormat(make_text_writer, streaming=None),
-    }
-)
+FORMATS: Final[Mapping[str, OutputFormat]] = {
+    "json": OutputFormat(partial(make_whole_writer, encode_answer), streaming=False, alternatives=None),
+    "jsonlines": OutputFormat(lambda order: LineWriter(order, events=False), streaming=True, tokens=True),
+    "sse": OutputFormat(lambda order: LineWriter(order, events=True), streaming=True, tokens=True),
+    "json_chat": OutputFormat(partial(make_whole_writer, encode_whole_chat), streaming=False, alternatives=True),
+    "jsonlines_chat": OutputFormat(ChatLineWriter, streaming=True, alternatives=True),
+    "sse_chat": OutputFormat(lambda order: ChatStreamWriter(order.model), streaming=True, alternatives=True),
+    "3p": OutputFormat(partial(make_whole_writer, encode_metered), streaming=False),
+    "3p_stream": OutputFormat(MeteredLineWriter, streaming=True),
+    "none": OutputFormat(make_text_writer, streaming=None),
+}
 """LMI's."""
 
 
@@ -76,3 +84,67 @@ def choose_format(name: str | None, own: Mapping[str, OutputFormatter], *, strea
         known = ", ".join([*FORMATS, *own])
         raise BadRequest(f"parameters.output_formatter: there is no formatter {name[:64]!r}; there are: {known}")
     return FORMATS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class LmiSettings:
+    """What an operator has configured.
+
+    Attributes:
+        compatible: whether answers have TGI's names and shapes.
+        rolling: whether one text is answered by an object; else by a list, as several are.
+        output_name: the output formatter of requests that name none; "" = by `stream`.
+        own: that formatter by its name, if it is not one of LMI's.
+        input_formatter: reads the bodies; None = they are in LMI's form.
+    """
+
+    compatible: bool = False
+    rolling: bool = True
+    output_name: str = ""
+    own: Mapping[str, OutputFormatter] = field(default_factory=dict)
+    input_formatter: InputFormatter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LmiTable:
+    """The settings of every model.
+
+    Attributes:
+        common: the settings of models without their own.
+        models: the settings of the other models, by name.
+    """
+
+    common: LmiSettings = LmiSettings()
+    models: Mapping[str, LmiSettings] = field(default_factory=dict)
+
+    def find(self, catalogue: Catalogue, name: str | None) -> LmiSettings:
+        """The settings of the model that a request names, also by an alias; None = of the default model."""
+        if not self.models:
+            return self.common
+        try:
+            return self.models.get(catalogue.find_model(name).model or "", self.common)
+        except NotFound:
+            return self.common
+
+
+def read_settings(config: LmiConfig) -> LmiTable:
+    """The settings, with the functions that they name.
+
+    Raises:
+        BadRequest: there is no such formatter.
+    """
+    common = _read(config, "lmi")
+    return LmiTable(common, {name: _complete(config, own, name) for name, own in config.models.items()})
+
+
+def _complete(config: LmiConfig, own: msgspec.Struct, model: str) -> LmiSettings:
+    overrides = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
+    return _read(msgspec.structs.replace(config, **overrides), "lmi", "models", model)
+
+
+def _read(config: LmiConfig, *place: str) -> LmiSettings:
+    name, reader = config.output_formatter, config.input_formatter
+    foreign = bool(name) and name not in FORMATS
+    own = {name: load_formatter(name, OUTPUT_GROUP, *place, "output_formatter")} if foreign else {}
+    read = load_formatter(reader, INPUT_GROUP, *place, "input_formatter") if reader else None
+    return LmiSettings(config.tgi_compat, config.rolling_batch, name, own, read)

@@ -75,11 +75,10 @@ class LmiParameters(VllmSampling, frozen=True, kw_only=True):
     @property
     def details_name(self) -> str | None:
         """The parameter that asks for details; None = there is none."""
-        prompt = self.prompt_logprobs is not None
         asked = {
             "details": self.details,
             "decoder_input_details": self.decoder_input_details,
-            "prompt_logprobs": prompt,
+            "prompt_logprobs": self.prompt_logprobs is not None,
         }
         return next((name for name, value in asked.items() if value), None)
 
@@ -120,7 +119,6 @@ class Order:
         compatible: whether TGI's names are wanted.
         details: whether the answer has its finish reason and its tokens.
         model: its name.
-        headers: further headers of the answer.
     """
 
     text: str
@@ -129,7 +127,6 @@ class Order:
     compatible: bool
     details: bool
     model: str
-    headers: Mapping[str, str]
 
     @property
     def prefix(self) -> str:

@@ -1,6 +1,6 @@
 """Records of an answer -> LMI's JSON of it whole, or its text alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -10,18 +10,22 @@ from typing_extensions import override
 from tg_doors.lmi import answer_shapes as shapes
 from tg_doors.lmi.answer_shapes import name_tokens
 from tg_doors.lmi.parameters import Order
-from tg_doors.tgi import GeneratedAnswer, GeneratedAnswers, make_prefill, make_tokens
-from tg_gateway.dialects import CompletionWriter, Writer
+from tg_doors.tgi import GeneratedAnswer, GeneratedAnswers, make_prefill
+from tg_gateway.dialects import BodyWriter, CompletionWriter, Writer
 from tg_schema import TextCompletionResponse, TgError, encode
 
 
-def make_body_writer(order: Order) -> CompletionWriter:
-    """`json`."""
-    return CompletionWriter(partial(_encode_answer, order=order), order.headers)
+def make_whole_writer(
+    encode_whole: Callable[[Order, Sequence[TextCompletionResponse]], bytes],
+    order: Order,
+    content_type: str = BodyWriter.content_type,
+) -> CompletionWriter:
+    """The writer of a body that this function makes."""
+    return CompletionWriter(partial(encode_whole, order), content_type=content_type)
 
 
-def _encode_answer(records: Sequence[TextCompletionResponse], order: Order) -> bytes:
-    """The whole answer in one object, or, with TGI's names, in a list of one."""
+def encode_answer(order: Order, records: Sequence[TextCompletionResponse]) -> bytes:
+    """`json`: the whole answer in one object, or, with TGI's names, in a list of one."""
     answers = read_answers(records, order)
     details = _describe(answers, order) if order.details else None
     whole = shapes.GeneratedText(order.prefix + answers.best.text, details)
@@ -45,7 +49,7 @@ def _describe(answers: GeneratedAnswers, order: Order) -> shapes.Details:
         best.finish_reason,
         best.generated_tokens,
         order.text,
-        name_tokens(make_tokens(best.tokens, best.text), compatible=compatible),
+        name_tokens(best.tokens, compatible=compatible),
         prefill if order.parameters.wants_prefill else UNSET,
         _name_tops(best, compatible=compatible),
         tuple(_describe_other(other, order) for other in answers.others[: order.parameters.returned - 1]),
@@ -56,7 +60,7 @@ def _describe_other(answer: GeneratedAnswer, order: Order) -> shapes.Sequence:
     return shapes.Sequence(
         answer.finish_reason,
         answer.generated_tokens,
-        name_tokens(make_tokens(answer.tokens, answer.text), compatible=order.compatible),
+        name_tokens(answer.tokens, compatible=order.compatible),
         order.prefix + answer.text,
         _name_tops(answer, compatible=order.compatible),
     )
@@ -70,13 +74,13 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 
 def make_text_writer(order: Order) -> Writer[TextCompletionResponse]:
-    """`none`: the text as it comes; of several answers, the best one's text, which is known at their end."""
+    """`none`: the text as it comes; for several answers, the text of the best, which is known at their end."""
     if order.parameters.generated == 1:
         return TextWriter(order)
-    return CompletionWriter(partial(_encode_best_text, order=order), order.headers, PLAIN_TEXT)
+    return make_whole_writer(_encode_best_text, order, PLAIN_TEXT)
 
 
-def _encode_best_text(records: Sequence[TextCompletionResponse], order: Order) -> bytes:
+def _encode_best_text(order: Order, records: Sequence[TextCompletionResponse]) -> bytes:
     return (order.prefix + read_answers(records, order).best.text).encode()
 
 
@@ -88,7 +92,6 @@ class TextWriter(Writer[TextCompletionResponse]):
     cut_after_failure = True
 
     def __init__(self, order: Order) -> None:
-        self.headers = {**Writer.headers, **order.headers}
         self._prefix = order.prefix.encode()
 
     @override

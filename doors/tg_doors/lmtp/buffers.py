@@ -76,7 +76,7 @@ class Buffers:
         return key
 
     def drop(self, name: BufferId) -> None:
-        """Forget one. Raises: NotFound."""
+        """Forget a buffer. Raises: NotFound."""
         if self._contents.pop(name, None) is None:
             raise _unknown(name)
         self._roots.pop(name, None)
@@ -86,7 +86,7 @@ class Buffers:
 
         Raises:
             NotFound: there is no such buffer.
-            BadRequest: it has fewer.
+            BadRequest: the buffer has fewer.
         """
         content = self._contents.get(name)
         if content is None:

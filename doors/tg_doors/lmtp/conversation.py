@@ -3,13 +3,14 @@
     client: GENERATE {..}   SCORE {..}   MODEL_INFO {..}
     server: TOKEN [{"stream_id",..}, ..]   MSG [{"stream_id",..}, ..]
 
-HELLO, CANCEL, BUFFER and RESUME are our additions, and SYSTEM messages, for clients that accept them. Every wrong
+HELLO, CANCEL, BUFFER and RESUME are our additions; so are SYSTEM messages, for clients that accept them. Every wrong
 message is answered: by a TOKEN error if that ends a stream for which the client waits, by a MSG error otherwise.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 from weakref import WeakValueDictionary
@@ -20,7 +21,7 @@ from typing_extensions import override
 from tg_base.runtime import finish, take_turns
 from tg_doors.lmtp.buffers import BufferId, Buffers, Content, join_contents
 from tg_doors.lmtp.item_writers import StreamForm
-from tg_doors.lmtp.mask import SLICE_BYTES, pack_mask, read_long_mask, read_mask
+from tg_doors.lmtp.mask import SLICE_BYTES, read_fields
 from tg_doors.lmtp.messages import (
     LMTP_FIELDS,
     StreamId,
@@ -147,7 +148,7 @@ class LmtpConversation(Conversation):
         self._socket = socket
         self._accepted: frozenset[str] = frozenset()
         self._buffers = Buffers()
-        # Only of running streams: each is removed with its task.
+        # Only running streams are here: each is removed with its task.
         self._leaving: WeakValueDictionary[int, LeavingWriter] = WeakValueDictionary()
         self._batch = TokenBatch(socket.send, asyncio.get_running_loop().call_soon)
 
@@ -187,16 +188,13 @@ class LmtpConversation(Conversation):
             leave = self._plan_buffer(body, body.buffer_id, prompt)
         form = StreamForm(body.mode, body.max_tokens, tops, digest_request(body, prompt, mask))
         make = partial(make_generate, body, prompt, found)
-        if len(mask) <= SLICE_BYTES:
-            made = make(finish(pack_mask(mask, found.features)) or {"logit_bias": read_mask(mask)})
-            self._ask(body, found, made, form, len(payload), leave=leave)
-            return
+        fields = read_fields(mask, found.features)
 
         async def make_later() -> TextCompletionRequest:
-            packed = await take_turns(pack_mask(mask, found.features))
-            return make(packed or {"logit_bias": await read_long_mask(mask)})
+            return make(await take_turns(fields))
 
-        self._ask(body, found, make_later, form, len(payload), leave=leave)
+        made = make(finish(fields)) if len(mask) <= SLICE_BYTES else make_later
+        self._ask(body, found, made, form, len(payload), leave=leave)
 
     def _plan_buffer(self, body: GenerateBody, name: BufferId, prompt: Prompt) -> Callable[[Content], None]:
         """Prepare what happens at the end of a stream that leaves a buffer."""
@@ -253,26 +251,22 @@ class LmtpConversation(Conversation):
         if notices is not None:
             writer.on_begin = notices.begin
 
-        def ask(request: TextCompletionRequest) -> Ask:
-            return Ask(
-                found.route,
-                request,
-                chosen,
-                streaming=True,
-                background=background,
-                deadline=seconds,
-                on_accepted=None if notices is None else notices.start,
-                on_opening=None if notices is None else notices.open,
-                fields=LMTP_FIELDS,
-            )
+        asked = Ask(
+            found.route,
+            made,
+            chosen,
+            streaming=True,
+            background=background,
+            deadline=seconds,
+            on_accepted=None if notices is None else notices.start,
+            on_opening=None if notices is None else notices.open,
+            fields=LMTP_FIELDS,
+        )
 
-        async def ask_later(making: Awaitable[TextCompletionRequest]) -> Ask:
-            return ask(await making)
+        async def make(making: Callable[[], Awaitable[TextCompletionRequest]]) -> Ask:
+            return replace(asked, request=await making())
 
-        def parse() -> Ask | Awaitable[Ask]:
-            return ask_later(made()) if callable(made) else ask(made)
-
-        socket.ask(stream, found.route, size, parse, fail)
+        socket.ask(stream, found.route, size, lambda: make(made) if callable(made) else asked, fail)
         if notices is not None:
             # Only after `ask`, since a refused request was never queued.
             notices.queue(loading=found.loading)

@@ -24,8 +24,8 @@ class TokenItem(msgspec.Struct, frozen=True):
 class TokenWriter(StreamWriter):
     """Writes one item for each token; the last one has the `finish_reason`.
 
-    Records report the end after the last token. To delay no other token, only those are held back that can be the last:
-    control tokens, and the one that reaches `max_tokens`.
+    Records report the end after the last token. Only tokens that can be the last are held back, so that no other is
+    delayed: control tokens, and the one that reaches `max_tokens`.
 
     Args:
         stream: the id of the stream.
@@ -46,7 +46,7 @@ class TokenWriter(StreamWriter):
         """The items of one record.
 
         Raises:
-            ProtocolError: the model's provider did not tell what it announced.
+            ProtocolError: the model's provider did not send the data that it announced.
             TooLarge: the answer ended because the model's context is full.
         """
         tokens = record.tokens
@@ -94,13 +94,10 @@ class _TokenItem(msgspec.Struct, frozen=True):
     top_logprobs: dict[int, float]
 
 
-_TextEnding = Literal["stop", "length", "tool_calls", "content_filter"]
-
-
 class _Piece(msgspec.Struct, frozen=True):
     stream_id: int
     text: str
-    finish_reason: _TextEnding | None
+    finish_reason: FinishReason | None
     tokens: tuple[_TokenItem, ...] | msgspec.UnsetType
     seq: Seq
 
@@ -126,7 +123,7 @@ class TextWriter(StreamWriter):
         """The item of one record.
 
         Raises:
-            ProtocolError: the model's provider did not tell what it announced.
+            ProtocolError: the model's provider did not send the data that it announced.
         """
         self._reason = record.finish_reason or self._reason
         if not (record.response or record.tokens):
@@ -165,7 +162,7 @@ class ScoreWriter(StreamWriter):
         """The items of one record.
 
         Raises:
-            ProtocolError: the model's provider did not tell what it announced.
+            ProtocolError: the model's provider did not send the data that it announced.
         """
         items = []
         for token in record.tokens:
@@ -185,7 +182,7 @@ class StreamForm(msgspec.Struct, frozen=True):
     Attributes:
         kind: what the items are.
         tokens: maximum tokens of the answer; for a SCORE, the exact number.
-        tops: alternatives of a token, at most; None = none are told, nor the tokens of a text.
+        tops: alternatives of a token, at most; None = neither alternatives nor the tokens of a text are sent.
         request: the request's digest (`digest_request`); "" = it has no `request_key`.
     """
 

@@ -1,4 +1,4 @@
-"""LMTP message <-> values: `TYPE JSON`, one text message. An object comes, a list of objects goes; errors, too."""
+"""LMTP message <-> values: one text message `TYPE JSON`. Clients send an object, we a list of objects; errors."""
 
 import re
 from collections.abc import Callable, Sequence

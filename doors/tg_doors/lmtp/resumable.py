@@ -1,16 +1,16 @@
-"""A stream with a `request_key` -> a log while it is made -> its items, on any socket, from any number on.
+"""A stream with a `request_key` -> a log, while the stream is made -> its items, on any socket, from any number on.
 
 The log has the records of the answer, not its items. Every reader makes the same items from them with its own writer,
 so item numbers agree on all sockets.
 """
 
-import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Annotated, Final
 
 import msgspec
+from typing_extensions import override
 
 from tg_doors.lmtp.item_writers import StreamForm
 from tg_doors.lmtp.messages import RequestKey, StreamId
@@ -18,20 +18,19 @@ from tg_doors.lmtp.prompt import Prompt
 from tg_doors.lmtp.request import StreamBody
 from tg_doors.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects import (
-    BEGUN_LINES,
     Background,
     KeptAnswer,
     KeptAnswers,
-    RecordedEnd,
     StreamedAnswer,
-    join_output,
+    StreamReader,
+    find_failure,
+    name_answer,
 )
-from tg_schema import TextCompletionResponse, TgError, decode, encode
-from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
+from tg_schema import decode, encode
+from tg_schema.errors import BadRequest, NotFound, TooLarge
 
 RESUMABLE_SECONDS: Final = 3600.0
 """How long a stream can be resumed."""
-_GONE: Final = "the gateway of this stream has ended, or lost the bus; generate it again"
 _CUT: Final = "the tokens of this stream are too many to be kept: ask for fewer top_logprobs, or for less at once"
 _OTHER_KEY: Final = "what it has said is kept under its request_key: generate it again with another"
 _UNKNOWN: Final = "request_key: no stream of this key is kept: it never began, or its time is over"
@@ -51,9 +50,8 @@ class ResumeBody(msgspec.Struct, frozen=True):
 
 
 def name_stream(api_key: str | None, request_key: str) -> str:
-    """The name under which a stream is kept: another one for each API key."""
-    digest = hashlib.sha256(encode((api_key or "", request_key))).hexdigest()
-    return f"lmtp_{digest[:48]}"
+    """The name under which a stream is kept; it differs for each API key."""
+    return name_answer("lmtp_", api_key, request_key)
 
 
 def digest_request(body: StreamBody, prompt: Prompt, mask: bytes = b"") -> str:
@@ -90,6 +88,7 @@ def make_background(
         head,
         keeps_parts=True,
         answer=answer,
+        joins=lambda found: found.head == head,
         chosen="request_key",
         keeps_whole=False,
         seconds=RESUMABLE_SECONDS,
@@ -128,48 +127,27 @@ async def _read_on(
     on_started: Callable[[], None] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     writer.number_items(after)
-    rest, begun = b"", False
-    async with aclosing(_follow(kept, name, head)) as steps:
-        async for step in steps:
-            if isinstance(step, KeptAnswer):
-                raise _name_failure(step, begun=begun)
-            if step == BEGUN_LINES and on_started is not None:
-                on_started()
-            *lines, rest = (rest + step).split(b"\n")
-            for line in filter(None, lines):
-                begun = True
-                record = decode(TextCompletionResponse, line)
-                data = writer.write(record)
-                if record.last:
-                    yield join_output(data) + join_output(writer.end())
-                    if writer.count <= after:
-                        raise BadRequest(f"after_seq: the stream has ended with item {writer.count}; it has no more")
-                    return
-            # Kept items may come all at once: give other streams a turn in between.
-            await asyncio.sleep(0)
-            yield b""
-
-
-async def _follow(kept: KeptAnswers, name: str, head: bytes) -> AsyncGenerator[bytes | KeptAnswer, None]:
-    """The kept records. If they were erased, or the key was reused meanwhile, an error that names the key."""
+    reader = _ItemReader(writer, name, head=head, asks=True, on_begun=on_started)
     try:
-        async with aclosing(kept.follow(name, head)) as steps:
-            async for step in steps:
-                yield step
+        async with aclosing(reader.follow(kept)) as parts:
+            async for part in parts:
+                yield part
+                if reader.over:
+                    break
     except NotFound:
+        # The answer was erased, or the key was reused meanwhile.
         raise NotFound(_UNKNOWN) from None
+    if writer.count <= after:
+        raise BadRequest(f"after_seq: the stream has ended with item {writer.count}; it has no more")
 
 
-def _name_failure(answer: KeptAnswer, *, begun: bool) -> TgError:
-    """The reason why a stream ended before its last item. `begun`: it has items, and keeps its key."""
-    end = decode(RecordedEnd, answer.end) if answer.outcome == "ended" and not answer.rendered else None
-    if end is not None and end.error is not None and not end.cancelled:
-        error = TgError.of(end.error)
-        if begun and error.retryable:
-            return type(error)(f"{error.message}; {_OTHER_KEY}", retry_after=error.retry_after)
-        return error
-    if answer.outcome == "cancelled" or (end is not None and end.cancelled):
-        return Cancelled("the request was cancelled")
-    if answer.cut:
-        return TooLarge(_CUT)
-    return Unavailable(f"{_GONE} with another key" if begun else _GONE)
+class _ItemReader(StreamReader):
+    @override
+    def end_early(self, answer: KeptAnswer) -> bytes:
+        """Raises the reason why a stream ended before its last item. A stream that has items keeps its key."""
+        if answer.cut:
+            raise TooLarge(_CUT)
+        error = find_failure(answer)
+        if self.cutter.number and error.retryable:
+            raise type(error)(f"{error.message}; {_OTHER_KEY}", retry_after=error.retry_after)
+        raise error

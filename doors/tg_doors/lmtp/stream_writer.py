@@ -57,7 +57,7 @@ class TokenBatch:
 
 
 Seq = int | msgspec.UnsetType
-"""The number of an item of a stream that can be resumed; others have none."""
+"""The number of an item; only items of a stream that can be resumed have one."""
 
 
 class StreamItem(Protocol):
@@ -80,7 +80,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
     Attributes:
         stream: its id.
         on_begin: called once, before its first items.
-        count: items so far, of those that are numbered.
+        count: how many numbered items there were so far.
     """
 
     def __init__(self, stream: int, batch: TokenBatch, *, typed: bool, tops: int = 0) -> None:
@@ -104,7 +104,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
         return self.count
 
     def write_items(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
-        """Queue these items. With the last ones, return the bytes of all queued ones: no others follow."""
+        """Queue these items. With the last items, return the bytes of all queued items: no others follow."""
         if self.on_begin is not None:
             begin, self.on_begin = self.on_begin, None
             begin()
@@ -166,7 +166,7 @@ class LeavingWriter(WrappingWriter[TextCompletionResponse]):
 
 
 def known_logprob(token: Token) -> float:
-    """Its log-probability.
+    """The log-probability of a token.
 
     Raises:
         ProtocolError: the provider sent none, or one without an id.

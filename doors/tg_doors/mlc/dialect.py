@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import msgspec
 from typing_extensions import override
 
 from tg_doors.mlc.failures import Validation, encode_failure, refuse
-from tg_doors.mlc.writers import ParsedCallsWriter, ParsedChat, SpelledCallsWriter, SuffixWriter, write_arguments
+from tg_doors.mlc.writers import LateTextWriter, ParsedCallsWriter, ParsedChat, SpelledCallsWriter, write_arguments
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Description, InvalidParameter, Mount, Writer
 from tg_gateway.dialects.chat import AnswerStyle, ChatCompletion, decode_body
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.openai import OpenAi
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode, try_decode
 from tg_schema.errors import BadRequest
 
 STYLE: Final = AnswerStyle(
@@ -46,10 +45,14 @@ class _Body(msgspec.Struct, frozen=True):
     debug_config: _DebugConfig | None = None
 
 
-def translate_body(data: bytes) -> bytes:
+def translate_body(data: bytes, without: str = "") -> bytes:
     """The body in OpenAI's form: the schema as an object, arguments of calls as text, `ignore_eos` in its place.
 
     Other fields of `debug_config` stay there, and are listed as ignored, since no model here has them.
+
+    Args:
+        data: the JSON of the body.
+        without: a field that is left out.
 
     Raises:
         InvalidParameter: it is no JSON object, or one of these fields is wrong.
@@ -62,6 +65,7 @@ def translate_body(data: bytes) -> bytes:
         raise InvalidParameter(error.message, "") from None
     except UnicodeDecodeError:
         raise InvalidParameter("not valid JSON: the text is not UTF-8", "") from None
+    fields.pop(without, None)
     body = decode_body(_Body, data)
     form, debug = body.response_format, body.debug_config
     if form is not None and form.schema is not None:
@@ -83,29 +87,13 @@ def translate_body(data: bytes) -> bytes:
     return encode(fields)
 
 
-def take_suffix(data: bytes) -> tuple[bytes, str]:
-    """The body of a completion without `suffix`, and the suffix: at MLC it follows the answer, unseen by the model.
-
-    Args:
-        data: the JSON of an object.
-
-    Raises:
-        InvalidParameter: it is no text.
-    """
-    fields: dict[str, Any] = dict(decode(dict[str, msgspec.Raw], data))
-    suffix = decode_body(_Suffixed, data).suffix
-    fields.pop("suffix", None)
-    return encode(fields), suffix or ""
-
-
 def _read_schema(schema: str | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(schema, dict):
-        return schema
-    try:
-        return decode(dict[str, Any], schema)
-    except BadRequest:
-        sentence = "response_format.schema must be a JSON schema, as text"
-        raise InvalidParameter(sentence, "response_format.schema", "invalid_value") from None
+    read = schema if isinstance(schema, dict) else try_decode(dict[str, Any], schema)
+    if read is None:
+        raise InvalidParameter(
+            "response_format.schema must be a JSON schema, as text", "response_format.schema", "invalid_value"
+        )
+    return read
 
 
 def _describe(theirs: Description) -> Description:
@@ -118,27 +106,25 @@ def _describe(theirs: Description) -> Description:
 class MlcLlm(OpenAi):
     """Models, chats, completions and embeddings, as the clients of `mlc_llm serve` ask for them."""
 
-    descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType(
-        {
-            operation: _describe(theirs)
-            for operation, theirs in (*OpenAi.descriptions.items(), ("embed", EMBEDDINGS.descriptions["embed"]))
-        }
-    )
+    descriptions: ClassVar[Mapping[str, Description]] = {
+        operation: _describe(theirs)
+        for operation, theirs in (*OpenAi.descriptions.items(), ("embed", EMBEDDINGS.descriptions["embed"]))
+    }
 
     @override
     def parse(self, call: Call) -> Ask | Answer:
         if call.operation in {"list-models", "show-model"}:
             return super().parse(call)
-        call.body = translate_body(call.body)
+        # MLC repeats a completion's suffix after the answer, unseen by the model.
+        own, data = "suffix" if call.operation == "completion" else "", call.body
+        call.body = translate_body(data, own)
         if call.operation == "embed":
             return EMBEDDINGS.parse(call)
-        suffix = ""
-        if call.operation == "completion":
-            call.body, suffix = take_suffix(call.body)
+        suffix = decode_body(_Suffixed, data).suffix if own else None
         asked = super().parse(call)
         if not isinstance(asked, Ask):
             return asked
-        writer = _choose_writer(asked, suffix)
+        writer = _choose_writer(asked, suffix or "")
         if asked.streaming:
             # The clients in MLC's documentation treat each HTTP chunk as one event, and every event as JSON.
             writer.events_apart, writer.keep_alive = True, b""
@@ -152,7 +138,7 @@ class MlcLlm(OpenAi):
 def _choose_writer(asked: Ask, suffix: str) -> Writer[TextCompletionResponse]:
     if isinstance(asked.request, Batch):
         choices = len(asked.request.requests) * asked.request.answers
-        return SuffixWriter(asked.writer, choices, suffix) if suffix else asked.writer
+        return LateTextWriter(asked.writer, choices, suffix) if suffix else asked.writer
     if not asked.streaming:
         return ParsedCallsWriter(asked.writer)
     request: TextCompletionRequest = asked.request

@@ -4,7 +4,6 @@ Sources: MLC-LLM's server repeats a completion's `suffix` after its text, and st
 Arguments: the example of function calling in its REST API, and `ChatFunctionCall` of its protocol.
 """
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from keyword import iskeyword
 from typing import Any
@@ -14,10 +13,9 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Output, WrappingWriter, Writer, append_output, join_output
 from tg_gateway.dialects.chat import ChatCompletion, WholeCall, WholeChoice, WholeFunction, WholeMessage
-from tg_schema import FinishReason, TextCompletionResponse, ToolCallDelta, decode, encode
+from tg_schema import FinishReason, TextCompletionResponse, ToolCallDelta, decode, encode, try_decode
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.conversation import whole_calls
-from tg_schema.errors import BadRequest
 
 
 class LateTextWriter(WrappingWriter[TextCompletionResponse]):
@@ -26,15 +24,17 @@ class LateTextWriter(WrappingWriter[TextCompletionResponse]):
     Args:
         writer: the writer of the answer in OpenAI's shape.
         choices: how many it has.
+        text: the late text, such as a completion's suffix.
     """
 
-    def __init__(self, writer: Writer[TextCompletionResponse], choices: int) -> None:
+    def __init__(self, writer: Writer[TextCompletionResponse], choices: int, text: str = "") -> None:
         super().__init__(writer)
         self._open = set(range(choices))
+        self._text = text
 
-    @abstractmethod
     def late_text(self, index: int) -> str:
         """The last text of the choice with this index; called once for each."""
+        return self._text
 
     def guess_reason(self, index: int) -> FinishReason | None:
         """The finish reason of a choice without one; None = the other writer guesses. Asked before the text."""
@@ -57,24 +57,6 @@ class LateTextWriter(WrappingWriter[TextCompletionResponse]):
             record = TextCompletionResponse(response=self.late_text(index), index=index, finish_reason=reason)
             told = append_output(told, self._writer.write(record))
         return append_output(told, super().end())
-
-
-class SuffixWriter(LateTextWriter):
-    """Each choice of a completion ends with the request's suffix.
-
-    Args:
-        writer: as `LateTextWriter`.
-        choices: the same.
-        suffix: the text.
-    """
-
-    def __init__(self, writer: Writer[TextCompletionResponse], choices: int, suffix: str) -> None:
-        super().__init__(writer, choices)
-        self._suffix = suffix
-
-    @override
-    def late_text(self, index: int) -> str:
-        return self._suffix
 
 
 class SpelledCallsWriter(LateTextWriter):
@@ -114,9 +96,8 @@ def spell_calls(calls: Sequence[ToolCallDelta]) -> str:
 
 
 def _spell(call: ToolCallDelta) -> str:
-    try:
-        arguments: dict[str, Any] = decode(dict[str, Any], call.arguments) if call.arguments.strip() else {}
-    except BadRequest:
+    arguments = try_decode(dict[str, Any], call.arguments) if call.arguments.strip() else {}
+    if arguments is None:
         # Arguments that were cut off are no object: pass them on as the model wrote them.
         return f"{call.name}({call.arguments})"
     # Python accepts no keyword as an argument's name: a flight's "from" would make an unreadable call.
@@ -173,10 +154,8 @@ def parse_arguments(body: bytes) -> bytes:
     for choice in chat["choices"]:
         choice["message"].setdefault("tool_calls", None)
     for function in _find_functions(choice["message"] for choice in chat["choices"]):
-        try:
-            function["arguments"] = decode(dict[str, Any], function["arguments"])
-        except BadRequest:
-            continue
+        if (arguments := try_decode(dict[str, Any], function["arguments"])) is not None:
+            function["arguments"] = arguments
     return encode(chat)
 
 

@@ -1,11 +1,17 @@
 """TGI's protocol: raw text to text with its tokens, and what protocols of the same shape are made of."""
 
-from tg_doors.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Token
+from tg_doors.tgi.answer_shapes import (
+    Details,
+    GeneratedText,
+    PrefillToken,
+    Token,
+    make_prefill,
+    make_token,
+)
 from tg_doors.tgi.dialect import MOUNTS, TGI
 from tg_doors.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
 from tg_doors.tgi.generation import choose_adapter
 from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
-from tg_doors.tgi.token_texts import make_prefill, make_token, make_tokens
 
 __all__ = [
     "MOUNTS",
@@ -22,5 +28,4 @@ __all__ = [
     "choose_adapter",
     "make_prefill",
     "make_token",
-    "make_tokens",
 ]

@@ -1,11 +1,13 @@
-"""The objects of an answer in TGI's shape; a field with a default is left out where it has that value."""
+"""The objects of an answer in TGI's shape, and its tokens; a field with its default's value is left out."""
 
+import codecs
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import msgspec
 
 from tg_schema import FinishReason
+from tg_schema import Token as RecordToken
 from tg_schema.errors import ContentFilter
 
 
@@ -101,3 +103,45 @@ def name_ending(reason: FinishReason | None, stopped_by: str | int | None, text:
             return "stop_sequence" if stopped else "eos_token"
         case _:
             assert_never(reason)
+
+
+_Utf8 = codecs.getincrementaldecoder("utf-8")
+
+
+class TokenTexts:
+    """The texts of one answer's tokens, one after the other.
+
+    A record says U+FFFD for half a character. Here its first half is "", and its second half is the whole character, so
+    that a client that concatenates them reads the text.
+    """
+
+    def __init__(self) -> None:
+        self._utf8 = _Utf8("replace")
+        self._open = False
+
+    def decode(self, token: RecordToken) -> str:
+        """What the next token adds to the text. A control token adds nothing: its text is its name."""
+        # Only a token with a partial character, or one after such a token, needs the decoder.
+        if token.special or (token.raw_bytes is None and not self._open):
+            return token.text
+        text = self._utf8.decode(token.data)
+        self._open = bool(self._utf8.getstate()[0])
+        return text
+
+
+def make_token(token: RecordToken, text: str) -> Token:
+    """A token of the answer, with its text there."""
+    return Token(token.id, text, token.logprob, token.special)
+
+
+def make_alternatives(token: RecordToken) -> tuple[Token, ...]:
+    """The most probable tokens at the place of this one, the best first; a text that is not known is ""."""
+    texts = token.top_texts or ("",) * len(token.top)
+    pairs = zip(token.top, texts, strict=False)
+    return tuple([Token(number, text, logprob, special=False) for (number, logprob), text in pairs])
+
+
+def make_prefill(tokens: Sequence[RecordToken]) -> tuple[PrefillToken, ...]:
+    """The tokens of the inputs."""
+    texts = TokenTexts()
+    return tuple([PrefillToken(token.id, texts.decode(token), token.logprob) for token in tokens])

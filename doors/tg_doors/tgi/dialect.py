@@ -8,14 +8,13 @@ from typing import Any, ClassVar, Final
 import msgspec
 from typing_extensions import override
 
-from tg_doors.tgi.answer_shapes import GeneratedText, StreamDetails, TokenEvent
+from tg_doors.tgi.answer_shapes import GeneratedText, StreamDetails, TokenEvent, make_alternatives, make_token
 from tg_doors.tgi.failures import TGI_FIELDS, Failure, encode_failure_event, refuse
 from tg_doors.tgi.generated_answers import GeneratedAnswers
 from tg_doors.tgi.generation import list_ignored, read_generation
-from tg_doors.tgi.generation_parameters import MAX_STOP_SEQUENCES, GenerateBody, GenerationParameters
+from tg_doors.tgi.generation_parameters import MAX_STOP_SEQUENCES, GenerateBody, GenerationParameters, unsign_seed
 from tg_doors.tgi.timings import Timings
 from tg_doors.tgi.token_reader import LastStep, Step, TokenReader
-from tg_doors.tgi.token_texts import make_alternatives, make_token
 from tg_doors.tgi.tokenization import PlacedToken, TokenizedChat, parse_chat_tokenize, parse_tokenize
 from tg_gateway.dialects import (
     ASKING,
@@ -35,7 +34,7 @@ from tg_gateway.dialects import (
     show_ignored,
 )
 from tg_gateway.dialects.chat import ChatBody, find_asked_model
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode, encode, try_decode
 from tg_schema.errors import BadRequest, NotFound, Unavailable
 from tg_schema.sampling import MAX_CHOICES
 
@@ -56,11 +55,9 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
 
     Args:
         body: what was asked.
-        headers: the headers of the answer, besides those of every stream.
     """
 
-    def __init__(self, body: GenerateBody, headers: Mapping[str, str]) -> None:
-        self.headers = {**Writer.headers, **headers}
+    def __init__(self, body: GenerateBody) -> None:
         self._body = body
         self._parameters = body.parameters or GenerationParameters()
         self._reader = TokenReader()
@@ -75,7 +72,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
     def end(self) -> bytes:
         reader, asked = self._reader, self._parameters
         reason = reader.name_ending(asked.stop or ())
-        details = StreamDetails(reason, reader.generated_tokens, reader.seed, reader.in_token or 0)
+        details = StreamDetails(reason, reader.generated_tokens, unsign_seed(reader.seed), reader.usage.in_token or 0)
         prefix = self._body.inputs if asked.return_full_text else ""
         before, last = self._last.end(reader.end)
         events = b"".join(map(self._encode, before))
@@ -98,16 +95,14 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
     Args:
         body: what was asked.
         timings: the clocks of the request.
-        ignored: further headers.
         listed: whether it is in a list of one.
     """
 
-    def __init__(self, body: GenerateBody, timings: Timings, ignored: Mapping[str, str], *, listed: bool) -> None:
+    def __init__(self, body: GenerateBody, timings: Timings, *, listed: bool) -> None:
         super().__init__(TextCompletionResponse)
         self._parameters = body.parameters or GenerationParameters()
         self._prefix = body.inputs if self._parameters.return_full_text else ""
         self._timings = timings
-        self._ignored = ignored
         self._listed = listed
 
     @override
@@ -119,10 +114,8 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         asked = self._parameters
         answers = GeneratedAnswers.of(records, asked.stop or (), asked.answers)
-        self.headers = {
-            **self._timings.end_headers(answers.in_token, answers.best.counted_tokens),
-            **self._ignored,
-        }
+        measured = self._timings.end_headers(answers.in_token, answers.best.counted_tokens)
+        self.headers = {**self.headers, **measured}
         details = answers.describe(self._prefix) if asked.wants_details else None
         whole = GeneratedText(self._prefix + answers.best.text, details)
         return encode([whole] if self._listed else whole)
@@ -230,16 +223,13 @@ def _parse_generation(call: Call) -> Ask:
     found = find_asked_model(call, body.model, required=False)
     parameters = body.parameters or GenerationParameters()
     request = read_generation(body.inputs, parameters, found, streaming=streaming)
-    ignored = show_ignored(DIALECT, list_ignored(call.body, body))
+    headers = show_ignored(DIALECT, list_ignored(call.body, body))
     timings.ask(body.inputs)
-    writer: Writer[TextCompletionResponse]
     if streaming:
-        writer = TokenEventWriter(body, timings.start_headers() | ignored)
-    else:
-        listed = call.operation == "generate-compatible"
-        writer = GeneratedTextWriter(body, timings, ignored, listed=listed)
-    begin = None if streaming else timings.begin
-    return Ask(found.route, request, writer, streaming, on_accepted=begin, fields=TGI_FIELDS)
+        headers |= timings.start_headers()
+        return Ask(found.route, request, TokenEventWriter(body), streaming, fields=TGI_FIELDS, headers=headers)
+    writer = GeneratedTextWriter(body, timings, listed=call.operation == "generate-compatible")
+    return Ask(found.route, request, writer, streaming, on_accepted=timings.begin, fields=TGI_FIELDS, headers=headers)
 
 
 def _describe_server(call: Call) -> Ask | Answer:
@@ -255,23 +245,18 @@ def _describe_server(call: Call) -> Ask | Answer:
         return _describe_limitless(call)
     call.route = found.route
     request = TextCompletionRequest(operation="list-models", model=found.model)
-    writer = CompletionWriter(partial(_encode_limits, model=found.model))
+    writer = CompletionWriter(partial(_encode_info, model=found.model))
     return Ask(found.route, request, writer, streaming=False, deadline=LIMITS_SECONDS)
 
 
 def _describe_limitless(call: Call) -> Answer:
     """`GET /info` if no processor reports the model's limits."""
-    return Answer(_encode_info(call.catalogue.find_model(None).model or "", 0))
+    return Answer(_encode_info((), call.catalogue.find_model(None).model or ""))
 
 
-def _encode_limits(records: Sequence[TextCompletionResponse], model: str) -> bytes:
-    """The model and its limits, as its provider reports them."""
-    lengths = (served.context_length for record in records for served in record.models)
-    return _encode_info(model, next(lengths, 0))
-
-
-def _encode_info(model: str, context: int) -> bytes:
-    """`context` is the most tokens of prompt and answer together; 0 = unknown. At least one is the answer's."""
+def _encode_info(records: Sequence[TextCompletionResponse], model: str) -> bytes:
+    """The model and its limits, as its provider reports them: at least one token of its context is the answer's."""
+    context = next((served.context_length for record in records for served in record.models), 0)
     limits = (context - 1, context) if context else (None, None)
     return encode(
         ServerInfo(model, version("tokengrid-gateway"), max_input_tokens=limits[0], max_total_tokens=limits[1])
@@ -289,10 +274,8 @@ def _is_streamed(call: Call) -> bool:
     """Whether events were asked for; a body that cannot be read has asked for none, unless its path does."""
     if call.operation != "generate-compatible":
         return call.operation == "stream"
-    try:
-        return decode(_Streamed, call.body).stream
-    except BadRequest:
-        return False
+    body = try_decode(_Streamed, call.body)
+    return body is not None and body.stream
 
 
 TGI: Final = TextGenerationInference()

@@ -3,13 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tg_doors.tgi.answer_shapes import BestOfSequence, Details, Ending, Token, name_ending
+import msgspec
+
+from tg_doors.tgi.answer_shapes import (
+    BestOfSequence,
+    Details,
+    Ending,
+    Token,
+    make_alternatives,
+    make_prefill,
+    make_token,
+)
 from tg_doors.tgi.generation_parameters import unsign_seed
-from tg_doors.tgi.token_texts import make_alternatives, make_prefill, make_tokens
+from tg_doors.tgi.token_reader import NO_MORE_TOKEN, UNKNOWN_TOKEN, Step, TokenReader
+from tg_gateway.dialects.chat import too_many
 from tg_schema import TextCompletionResponse, Usage
 from tg_schema import Token as RecordToken
-from tg_schema.deltas import join_text
-from tg_schema.errors import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +28,7 @@ class GeneratedAnswer:
     Attributes:
         text: its text, with the stop string that ended it.
         finish_reason: in TGI's words.
-        tokens: its tokens; empty = unknown, or not requested.
+        steps: its tokens, each with its piece of the text; empty = unknown, or not requested.
         prompt_tokens: those of the prompt, if they were asked for.
         seed: the one that was used; None = none, or unknown.
         out_token: tokens that were generated; None = unknown.
@@ -27,15 +36,20 @@ class GeneratedAnswer:
 
     text: str
     finish_reason: Ending
-    tokens: tuple[RecordToken, ...] = ()
-    prompt_tokens: tuple[RecordToken, ...] = ()
-    seed: int | None = None
-    out_token: int | None = None
+    steps: tuple[Step, ...]
+    prompt_tokens: tuple[RecordToken, ...]
+    seed: int | None
+    out_token: int | None
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Its tokens in TGI's shape, as a stream has them."""
+        return tuple(make_token(*step) for step in self.steps)
 
     @property
     def counted_tokens(self) -> int | None:
         """How many tokens were generated, including a reported end token; None = unknown."""
-        return max(self.out_token or 0, len(self.tokens)) if self.tokens else self.out_token
+        return max(self.out_token or 0, len(self.steps)) if self.steps else self.out_token
 
     @property
     def generated_tokens(self) -> int:
@@ -45,13 +59,13 @@ class GeneratedAnswer:
     @property
     def mean_logprob(self) -> float:
         """The mean log-probability of its tokens. An answer without any known one ranks last."""
-        known = [token.logprob for token in self.tokens if token.logprob is not None]
+        known = [step.token.logprob for step in self.steps if step.token.logprob is not None]
         return sum(known) / len(known) if known else float("-inf")
 
     @property
     def top_tokens(self) -> tuple[tuple[Token, ...], ...]:
         """The alternatives of each token; empty if there are none."""
-        tops = tuple(make_alternatives(token) for token in self.tokens)
+        tops = tuple(make_alternatives(step.token) for step in self.steps)
         return tops if any(tops) else ()
 
 
@@ -83,7 +97,7 @@ class GeneratedAnswers:
             ContentFilter: as `name_ending`.
         """
         if any(record.index >= most for record in records):
-            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
+            raise too_many()
         usage = Usage.total(records)
         indexes = sorted({record.index for record in records})
         if len(indexes) == 1:
@@ -102,21 +116,24 @@ class GeneratedAnswers:
             best.generated_tokens,
             best.seed,
             make_prefill(best.prompt_tokens),
-            make_tokens(best.tokens, best.text),
+            best.tokens,
             tuple(_describe_other(other, prefix) for other in self.others) or None,
             best.top_tokens,
         )
 
 
 def _join(records: Sequence[TextCompletionResponse], stops: Sequence[str], out_token: int | None) -> GeneratedAnswer:
-    whole = TextCompletionResponse.summarize(records)
-    text = join_text(record.response for record in records) or ""
+    reader = TokenReader()
+    steps = [step for record in records for step in reader.read(msgspec.structs.replace(record, index=0))]
+    told = (
+        step for step in (*steps, reader.end) if step.token is not UNKNOWN_TOKEN and step.token is not NO_MORE_TOKEN
+    )
     return GeneratedAnswer(
-        text,
-        name_ending(whole.finish_reason, whole.stopped_by, text, stops),
-        whole.tokens,
-        whole.prompt_tokens,
-        unsign_seed(whole.seed),
+        reader.text,
+        reader.name_ending(stops),
+        tuple(told),
+        tuple(token for record in records for token in record.prompt_tokens),
+        unsign_seed(reader.seed),
         out_token,
     )
 
@@ -128,6 +145,6 @@ def _describe_other(answer: GeneratedAnswer, prefix: str) -> BestOfSequence:
         answer.generated_tokens,
         answer.seed,
         make_prefill(answer.prompt_tokens),
-        make_tokens(answer.tokens, answer.text),
+        answer.tokens,
         answer.top_tokens,
     )

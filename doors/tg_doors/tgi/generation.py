@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from tg_doors.tgi.generation_parameters import (
     MAX_STOP_SEQUENCES,
     SEEDS,
@@ -13,7 +11,7 @@ from tg_doors.tgi.generation_parameters import (
     Grammar,
     sign_seed,
 )
-from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects import FoundModel, list_unknown
 from tg_schema import Sampling, TextCompletionRequest, decode
 from tg_schema.errors import BadRequest
 
@@ -73,27 +71,32 @@ def read_grammar(grammar: Grammar | None) -> dict[str, Any]:
 
 
 def _check(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> None:
-    stop = parameters.stop or ()
-    if len(stop) > MAX_STOP_SEQUENCES or "" in stop:
-        raise BadRequest(f"parameters.stop may have {MAX_STOP_SEQUENCES} texts, none of them empty")
-    if stop and not found.may_have("keep_stop"):
-        raise BadRequest(
+    stop, several = parameters.stop or (), parameters.answers > 1
+    BadRequest.refuse(
+        {
+            f"parameters.stop may have {MAX_STOP_SEQUENCES} texts, none of them empty": (
+                len(stop) > MAX_STOP_SEQUENCES or "" in stop
+            ),
             "parameters.stop: here the stop string that ends an answer is a part of its text, and this model removes "
-            "it; leave stop out, or ask at another door"
-        )
-    if parameters.truncate is not None and not found.may_have("raw"):
-        raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
-    if parameters.answers > 1:
-        if not parameters.samples:
-            raise BadRequest("parameters.best_of: several answers are the same without do_sample or temperature")
-        if parameters.seed is not None:
-            raise BadRequest("parameters.seed: with best_of each answer has a seed of its own; leave out one of them")
-        if streaming:
-            raise BadRequest("parameters.best_of cannot be streamed: which answer is the best is known at their end")
-    if parameters.seed is not None and parameters.seed >= SEEDS:
-        raise BadRequest("parameters.seed has 64 bits; send one below 2**64")
-    if parameters.decoder_input_details and streaming:
-        raise BadRequest("parameters.decoder_input_details cannot be streamed; leave it out, or ask for a whole answer")
+            "it; leave stop out, or ask at another door": stop and not found.may_have("keep_stop"),
+            "parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out": (
+                parameters.truncate is not None and not found.may_have("raw")
+            ),
+            "parameters.best_of: several answers are the same without do_sample or temperature": (
+                several and not parameters.samples
+            ),
+            "parameters.seed: with best_of each answer has a seed of its own; leave out one of them": (
+                several and parameters.seed is not None
+            ),
+            "parameters.best_of cannot be streamed: which answer is the best is known at their end": (
+                several and streaming
+            ),
+            "parameters.seed has 64 bits; send one below 2**64": (parameters.seed or 0) >= SEEDS,
+            "parameters.decoder_input_details cannot be streamed; leave it out, or ask for a whole answer": (
+                parameters.decoder_input_details and streaming
+            ),
+        }
+    )
 
 
 def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> Sampling:
@@ -140,10 +143,6 @@ def list_ignored(data: bytes, body: GenerateBody) -> Iterator[str]:
         data: the JSON of `body`.
         body: what it says.
     """
-    sent = decode(dict[str, msgspec.Raw], data)
-    yield from sent.keys() - set(GenerateBody.__struct_fields__)
-    if body.parameters is not None:
-        given = decode(dict[str, msgspec.Raw], bytes(sent["parameters"]))
-        yield from (f"parameters.{name}" for name in given.keys() - set(GenerationParameters.__struct_fields__))
-        if body.parameters.watermark:
-            yield "parameters.watermark"
+    yield from list_unknown(data, GenerateBody, parameters=GenerationParameters)
+    if body.parameters is not None and body.parameters.watermark:
+        yield "parameters.watermark"

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tg_doors.tgi.answer_shapes import Ending, name_ending
-from tg_doors.tgi.generation_parameters import unsign_seed
-from tg_doors.tgi.token_texts import TokenTexts
-from tg_schema import FinishReason, TextCompletionResponse, Token
+from tg_doors.tgi.answer_shapes import Ending, TokenTexts, name_ending
+from tg_gateway.dialects import Tally
+from tg_gateway.dialects.chat import too_many
+from tg_schema import TextCompletionResponse, Token
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.completion import NO_TOKEN_ID
-from tg_schema.errors import ProtocolError, TooLarge
+from tg_schema.errors import TooLarge
 
 UNKNOWN_TOKEN: Final = Token(NO_TOKEN_ID, "")
 """The id in place of unknown tokens of a text."""
@@ -27,25 +27,21 @@ class Step(NamedTuple):
 _NOTHING: Final = Step(NO_MORE_TOKEN, "")
 
 
-class TokenReader:
-    """Reads the records of one answer. The texts of the steps whose tokens are not special are the answer's text.
+class TokenReader(Tally):
+    """Reads the records of one answer, and adds them up.
+
+    The texts of the steps whose tokens are not special are the answer's text.
 
     Attributes:
         end: the answer's last step: its end token, where the provider tells it. Known after the last record.
-        in_token: tokens of the prompt; None = unknown, as in the next two.
-        seed: that was used.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.end = _NOTHING
-        self.in_token: int | None = None
-        self.seed: int | None = None
         self._text: list[str] = []
         self._texts = TokenTexts()
         self._decoded = self._shown = self._listed = 0
-        self._out: int | None = None
-        self._reason: FinishReason | None = None
-        self._stopped_by: str | int | None = None
 
     @property
     def text(self) -> str:
@@ -55,11 +51,11 @@ class TokenReader:
     @property
     def generated_tokens(self) -> int:
         """How many tokens were generated, including a reported end token: TGI counts it, and providers may not."""
-        return max(self._out or 0, self._listed)
+        return max(self.usage.out_token or 0, self._listed)
 
     def name_ending(self, stops: Sequence[str]) -> Ending:
-        """TGI's `finish_reason`; see `ending.name_ending`."""
-        return name_ending(self._reason, self._stopped_by, self.text, stops)
+        """TGI's `finish_reason`; as `name_ending`."""
+        return name_ending(self.finish_reason, self.stopped_by, self.text, stops)
 
     def read(self, record: TextCompletionResponse) -> list[Step]:
         """The steps of a record.
@@ -69,8 +65,8 @@ class TokenReader:
             ProtocolError: the record is of another answer.
         """
         if record.index:
-            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
-        self._note(record)
+            raise too_many()
+        self.add(record)
         text, tokens = record.response or "", record.tokens
         # Where the provider sends no tokens, each of its records counts as one for the client.
         steps = self._split(text, tokens) if tokens else [Step(UNKNOWN_TOKEN, text)] if text else []
@@ -103,15 +99,6 @@ class TokenReader:
         if start < len(text):
             steps.append(Step(UNKNOWN_TOKEN, text[start:]))
         return steps
-
-    def _note(self, record: TextCompletionResponse) -> None:
-        if record.in_token is not None:
-            self.in_token = (self.in_token or 0) + record.in_token
-        if record.out_token is not None:
-            self._out = (self._out or 0) + record.out_token
-        self._reason = record.finish_reason or self._reason
-        self._stopped_by = self._stopped_by if record.stopped_by is None else record.stopped_by
-        self.seed = self.seed if record.seed is None else unsign_seed(record.seed)
 
 
 class LastStep:

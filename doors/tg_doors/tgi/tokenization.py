@@ -71,7 +71,7 @@ def encode_tokens(records: Sequence[TextCompletionResponse], text: str) -> bytes
 def encode_tokenized_chat(records: Sequence[TextCompletionResponse]) -> bytes:
     """The tokens, and the text that they make."""
     tokens = _read_tokens(records)
-    text = b"".join(map(_bytes_of, tokens)).decode("utf-8", "replace")
+    text = b"".join(token.data for token in tokens).decode("utf-8", "replace")
     return encode(TokenizedChat(place_tokens(tokens, text), text))
 
 
@@ -83,7 +83,7 @@ def place_tokens(tokens: Sequence[Token], text: str) -> tuple[PlacedToken, ...]:
     data = text.encode()
     placed, start = [], 0
     for token in tokens:
-        piece = _bytes_of(token)
+        piece = token.data
         # Some vocabularies put a space before a text that has none.
         begun = piece if data.startswith(piece, start) else piece.removeprefix(b" ")
         stop = start + len(begun) if data.startswith(begun, start) else start
@@ -97,7 +97,3 @@ def _read_tokens(records: Sequence[TextCompletionResponse]) -> list[Token]:
     if len(tokens) != sum(len(record.ids) for record in records):
         raise ProtocolError("the model's service did not tell the texts of the tokens")
     return tokens
-
-
-def _bytes_of(token: Token) -> bytes:
-    return token.text.encode() if token.raw_bytes is None else token.raw_bytes

@@ -1,7 +1,7 @@
 """[flows.NAME.agent] -> running processors: one for each flow that has an agent, with its model, tools and team."""
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from tg_flow.agent.service import AgentService, Member, load_patterns
 from tg_flow.agent.tools import open_tools
 from tg_schema import AGENT, TEXT_COMPLETION
 from tg_schema.errors import BadRequest
-from tg_schema.topics import resolve_topic
 
 
 class AgentKind(ServiceKind):
@@ -40,8 +39,7 @@ class AgentKind(ServiceKind):
 
         # Before the first wait: edits that arrive while an agent is opened count as well.
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
-        plain = _list_plain_responses(config)
-        requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing, plans=config.plans)
+        requestor = Requestor(context.bus, config.topics, timing=context.timing, plans=config.plans)
         # Keep plans that an edit removes: what uses them serves until it is replaced, and what runs goes on after that.
         stack.enter_context(
             context.follow_part(lambda to: {**requestor.routes.named, **to.plans}, requestor.routes.replace)
@@ -109,12 +107,3 @@ def _find_flow(config: Config, flow: str, model: str) -> str:
     """The flow whose text completion has this model: the agent's own if possible."""
     bound = config.bound(TextCompletionConfig)
     return next((name for name in (flow, *bound) if name in bound and bound[name].model == model), flow)
-
-
-def _list_plain_responses(config: Config) -> tuple[str, ...]:
-    """The response topics of plain peers, which know no inbox: those of flows and of tools."""
-    topics = [route.response for route in config.all_routes if route.plain]
-    for tool in config.tools.values():
-        with suppress(ValueError):  # the tool itself says what is wrong with it, and where
-            topics += [resolve_topic(str(tool.options["response"]))] if "response" in tool.options else []
-    return tuple(dict.fromkeys(topics))

@@ -2,8 +2,7 @@
 
 from tg_flow.prompt.prompt_kind import PromptKind
 from tg_flow.prompt.prompt_service import PromptService, Rendering
-from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
-from tg_flow.prompt.templates import Templates
+from tg_flow.prompt.prompt_template import PromptTemplate, Rendered, Templates
 
 __all__ = [
     "PromptKind",

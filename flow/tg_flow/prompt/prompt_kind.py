@@ -10,7 +10,7 @@ from tg_base.client import Client, Requestor
 from tg_base.config import Config, Findings, PromptConfig
 from tg_base.server import Opened, ServeContext, ServiceKind
 from tg_flow.prompt.prompt_service import PromptService
-from tg_flow.prompt.templates import Templates
+from tg_flow.prompt.prompt_template import Templates, check_templates
 from tg_schema import TEXT_COMPLETION
 
 
@@ -24,12 +24,8 @@ class PromptKind(ServiceKind):
         config = context.config
         templates = Templates.of(config)
         completions = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
-        plain = tuple({route.response for route in completions.values() if route.plain})
         queues = tuple({route.request for route in completions.values() if not route.plain})
-        plans = config.plans
-        requestor = Requestor(
-            context.bus, config.topics, plain=plain, queues=queues, timing=context.timing, plans=plans
-        )
+        requestor = Requestor(context.bus, config.topics, queues=queues, timing=context.timing, plans=config.plans)
         services = {
             route: PromptService(Client(requestor, completions[route.flow], bounded=True), templates)
             for route in self.routes(config)
@@ -57,7 +53,7 @@ class PromptKind(ServiceKind):
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:
         """Compile every template."""
-        Templates.check(context.config, findings)
+        check_templates(context.config, findings)
 
     @override
     def summarize(self, config: Config) -> str:

@@ -13,8 +13,7 @@ from tg_base.llm import ObjectSchema, strip_fence
 from tg_base.runtime import WorkerPool
 from tg_base.server import Service
 from tg_flow.prompt.meter import Meter, TooMuchWork
-from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
-from tg_flow.prompt.templates import Templates
+from tg_flow.prompt.prompt_template import PromptTemplate, Rendered, Templates
 from tg_schema import PROMPT, FinishReason, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
 from tg_schema.codec import decode_json
 from tg_schema.errors import BadRequest, SchemaViolation

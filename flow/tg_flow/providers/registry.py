@@ -2,9 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from tg_base.config import read_options
 from tg_base.llm import LlmService, Preset, ProviderOptions
@@ -29,33 +28,12 @@ OTHER_HOUSES = {
 """Providers of ours that may not be installed -> what `pip install` is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """One that is imported.
+class Provider(NamedTuple):
+    """One that is imported: the entry point that led to it, its class, and the defaults of its options."""
 
-    Attributes:
-        name: its name in the configuration.
-        point: the entry point that led to it.
-        preset: its class, and the defaults of its options.
-    """
-
-    name: str
     point: EntryPoint
-    preset: Preset
-
-    @property
-    def kind(self) -> type[LlmService]:
-        """Its class."""
-        return self.preset.kind
-
-    def options(self, table: Mapping[str, Any]) -> ProviderOptions:
-        """Its options by a table of the configuration.
-
-        Raises:
-            BadRequest: an option is unknown or has a wrong value; the message names provider and field.
-        """
-        with _blaming_options():
-            return read_options({**self.preset.options, **table}, self.kind.Options, f'provider "{self.name}"')
+    kind: type[LlmService]
+    defaults: Mapping[str, Any]
 
 
 _imported: dict[str, Provider] = {}
@@ -105,11 +83,10 @@ async def _with_class(
     if provider not in _imported:
         # An import may take seconds: it runs in a daemon thread, so the process can exit meanwhile.
         _imported[provider] = await start_daemon_thread(lambda: load_provider(provider), f"import {provider}")
-    found = _imported[provider]
-    with explaining_absence(f'provider "{provider}"', found.point):
-        options = found.options(table)
-        with _blaming_options():
-            return await use(found.kind, options)
+    point, kind, defaults = _imported[provider]
+    with explaining_absence(f'provider "{provider}"', point), _blaming_options():
+        options: ProviderOptions = read_options({**defaults, **table}, kind.Options, f'provider "{provider}"')
+        return await use(kind, options)
 
 
 def load_provider(name: str) -> Provider:
@@ -127,7 +104,7 @@ def load_provider(name: str) -> Provider:
     preset = found if isinstance(found, Preset) else Preset(cast(type[LlmService], found))
     if not isinstance(preset.kind, type) or not issubclass(preset.kind, LlmService):
         raise BadRequest(f"{owner}: {point.value} is not a subclass of tg_base.llm.LlmService or a Preset")
-    return Provider(name, point, preset)
+    return Provider(point, preset.kind, preset.options)
 
 
 @contextmanager

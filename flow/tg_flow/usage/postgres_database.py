@@ -14,7 +14,6 @@ from tg_flow.usage.usage_store import (
     KEPT_SECONDS,
     KNOWN_SECONDS,
     NAMES,
-    SUMS,
     VERSION,
     UsageStore,
     add_sums,
@@ -25,17 +24,18 @@ from tg_flow.usage.usage_store import (
 )
 from tg_schema.errors import Unavailable
 from tg_schema.usage_record import UsageRecord
-from tg_schema.usage_report import UsageRow
+from tg_schema.usage_report import USAGE_SUMS, UsageRow
 
 PATIENCE_SECONDS: Final = 10.0
 
 Done = TypeVar("Done")
 _KNOWN: Final = "stream, attempt, call, began"
-_COLUMNS: Final = ", ".join((_KNOWN, "digest, hour", *NAMES, *SUMS))
-_TYPES: Final = ("text", *3 * ["bigint"], "bytea", "bigint", *len(NAMES) * ["text"], *len(SUMS) * ["bigint"])
+_COLUMNS: Final = ", ".join((_KNOWN, "digest, hour", *NAMES, *USAGE_SUMS))
+_TYPES: Final = ("text", *3 * ["bigint"], "bytea", "bigint", *len(NAMES) * ["text"], *len(USAGE_SUMS) * ["bigint"])
 _VALUES: Final = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(_TYPES, 1))
 _NOW: Final = "CAST(extract(epoch FROM now()) AS BIGINT)"
 """By the server's clock: a reader's own, if it is wrong, would erase what others have counted."""
+_SUMS: Final = ", ".join(f"'{name}'" for name in USAGE_SUMS)
 # Names alone may be longer than an index can hold, so the sums are found by a digest of them. Even where all of these
 # are there already, "IF NOT EXISTS" asks for the right to create them.
 _TABLES: Final = f"""
@@ -51,9 +51,14 @@ IF to_regclass('tg_usage.hourly') IS NULL THEN
     CREATE INDEX known_since ON tg_usage.known (since);
     CREATE TABLE tg_usage.hourly (
         digest bytea, hour bigint, {", ".join(f"{name} text" for name in NAMES)},
-        {", ".join(f"{name} bigint" for name in SUMS)}, PRIMARY KEY (hour, digest)
+        {", ".join(f"{name} bigint" for name in USAGE_SUMS)}, PRIMARY KEY (hour, digest)
     );
     INSERT INTO tg_usage.version VALUES ({VERSION});
+END IF;
+-- A version with fewer counts may have made it.
+IF (SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('tg_usage.hourly') AND attname IN ({_SUMS}))
+    < {len(USAGE_SUMS)} THEN
+    ALTER TABLE tg_usage.hourly {", ".join(f"ADD COLUMN IF NOT EXISTS {name} bigint" for name in USAGE_SUMS)};
 END IF;
 END $$
 """  # noqa: S608
@@ -68,7 +73,8 @@ new AS (
 )
 """ + add_sums(  # noqa: S608
     "tg_usage.hourly",
-    f"SELECT {_GROUPS}, {', '.join(f'CAST(sum({name}) AS BIGINT)' for name in SUMS)} "  # noqa: S608
+    _GROUPS,
+    f"SELECT {_GROUPS}, {', '.join(f'CAST(sum({name}) AS BIGINT)' for name in USAGE_SUMS)} "  # noqa: S608
     f"FROM come JOIN new USING ({_KNOWN}) GROUP BY {_GROUPS} ORDER BY hour, digest",
     "hour, digest",
 )

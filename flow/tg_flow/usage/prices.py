@@ -24,7 +24,8 @@ class Prices:
 
     Args:
         configured: by the name of the model, here or at its provider.
-        price_list: `find_costs` of a list of providers' prices, called in a worker process; None = it is not installed.
+        price_list: finds costs in the installed list of providers' prices, in a worker process; None = no list is
+            installed.
     """
 
     def __init__(self, configured: Mapping[str, PriceConfig], price_list: PriceList | None) -> None:

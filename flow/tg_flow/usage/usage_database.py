@@ -15,7 +15,6 @@ from tg_flow.usage.usage_store import (
     KEPT_SECONDS,
     KNOWN_SECONDS,
     NAMES,
-    SUMS,
     VERSION,
     UsageStore,
     add_sums,
@@ -26,7 +25,7 @@ from tg_flow.usage.usage_store import (
 )
 from tg_schema.errors import Unavailable
 from tg_schema.usage_record import UsageRecord
-from tg_schema.usage_report import UsageRow
+from tg_schema.usage_report import USAGE_SUMS, UsageRow
 
 LOCKED_SECONDS: Final = 5.0
 
@@ -38,12 +37,12 @@ CREATE TABLE IF NOT EXISTS known (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS known_since ON known (since);
 CREATE TABLE IF NOT EXISTS hourly (
-    {_KEYS}, {", ".join(f"{name} INTEGER" for name in SUMS)}, PRIMARY KEY ({_KEYS})
+    {_KEYS}, {", ".join(f"{name} INTEGER" for name in USAGE_SUMS)}, PRIMARY KEY ({_KEYS})
 ) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
 _KNOW: Final = "INSERT OR IGNORE INTO known VALUES (?, ?, ?, ?, ?)"
-_ADD: Final = add_sums("hourly", f"VALUES ({', '.join('?' * (1 + len(NAMES) + len(SUMS)))})", _KEYS)
+_ADD: Final = add_sums("hourly", _KEYS, f"VALUES ({', '.join('?' * (1 + len(NAMES) + len(USAGE_SUMS)))})", _KEYS)
 _HOUR: Final = "strftime('%Y-%m-%dT%H:00Z', hour, 'unixepoch')"
 
 
@@ -111,6 +110,11 @@ class UsageDatabase(UsageStore):
         if self._connection.execute("PRAGMA user_version").fetchone()[0] > VERSION:
             raise Unavailable(f"{self._place} was written by a newer version; update this one, or name another file")
         self._connection.executescript(_TABLES)
+        # A version with fewer counts may have made them.
+        present = {name for _, name, *_ in self._connection.execute("PRAGMA table_info(hourly)")}
+        for name in USAGE_SUMS:
+            if name not in present:
+                self._connection.execute(f"ALTER TABLE hourly ADD COLUMN {name} INTEGER")
 
     @contextmanager
     def _reporting(self, done: str) -> Iterator[None]:

@@ -16,10 +16,9 @@ from tg_base.server import Opened, ServeContext, ServiceKind
 from tg_flow.usage.known_prices import find_costs, is_installed
 from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_database import UsageDatabase
-from tg_flow.usage.usage_reader import UsageReader
+from tg_flow.usage.usage_reader import UsageReader, UsageTopic
 from tg_flow.usage.usage_service import UsageService
 from tg_flow.usage.usage_store import UsageStore
-from tg_flow.usage.usage_topic import UsageTopic
 from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.service_spec import USAGE
 

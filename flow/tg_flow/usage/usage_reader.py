@@ -2,19 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 import structlog
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
+from typing_extensions import override
 
-from tg_base.bus import Delivery
-from tg_base.runtime import translate_defects
+from tg_base.bus import Bus, Delivery
+from tg_base.protocol import HeartbeatTiming, Subscriptions, publish_dead_letter
+from tg_base.runtime import Entered, translate_defects
 from tg_flow.usage.prices import Prices
 from tg_flow.usage.usage_store import UsageStore
-from tg_flow.usage.usage_topic import UsageTopic
 from tg_schema import TgError, decode
 from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, Internal
+from tg_schema.topics import Topics
 from tg_schema.usage_record import UsageRecord
 
 log = structlog.get_logger()
@@ -31,6 +34,55 @@ MOST_TOKENS: Final = 10**12
 """Of one call. More is a defect of its writer, and would spoil the sums."""
 MOST_COST: Final = 10**15
 """The same in nano-dollars: a million dollars."""
+GROUP: Final = "usage"
+"""The group of all readers: the bus keeps for it what comes while no reader is there."""
+MAX_BATCH: Final = 100
+"""Messages of a batch, at most; each has the records of a tenth of a second."""
+GATHER_SECONDS: Final = 0.1
+"""How long a batch waits for more messages."""
+
+
+class UsageTopic(Entered):
+    """Enter it to subscribe.
+
+    Attributes:
+        taken: the messages of the batch that is being counted.
+
+    Raises:
+        BusError: on entering, the bus did not answer in time or refused.
+    """
+
+    def __init__(self, bus: Bus, topics: Topics) -> None:
+        super().__init__()
+        self._bus = bus
+        self._topics = topics
+        self.taken: list[Delivery] = []
+
+    @override
+    async def _start(self, stack: AsyncExitStack) -> None:
+        opened = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
+        subscriptions = await stack.enter_async_context(opened)
+        self._deliveries = await stack.enter_async_context(subscriptions.open(self._topics.usage, GROUP))
+
+    async def take(self, patience: float | None = None) -> Sequence[Delivery]:
+        """The next messages: one at least, and those that follow it soon. The same again, until `taken` is cleared.
+
+        Raises:
+            TimeoutError: none came within `patience` seconds.
+        """
+        if not self.taken:
+            async with asyncio.timeout(patience):
+                self.taken.append(await anext(self._deliveries))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_SECONDS):
+                while len(self.taken) < MAX_BATCH:
+                    self.taken.append(await anext(self._deliveries))
+        return self.taken
+
+    async def discard(self, record: bytes, reason: str) -> bool:
+        """Keep an unreadable record as a dead letter, so that it holds up no other; return whether it is kept."""
+        log.warning("usage.unreadable", reason=reason)
+        return await publish_dead_letter(self._bus, self._topics, self._topics.usage, record, reason)
 
 
 class UsageReader:
@@ -124,12 +176,7 @@ class UsageReader:
 
 def _check(record: UsageRecord) -> None:
     """Raises BadRequest, if a number cannot be meant."""
-    usage = record.usage
-    tokens = (
-        *(usage.in_token, usage.out_token, usage.cached_token),
-        *(usage.reasoning_token, usage.cache_write_token),
-    )
-    if any(not 0 <= (count or 0) <= MOST_TOKENS for count in tokens):
+    if any(not 0 <= (count or 0) <= MOST_TOKENS for count in astuple(record.usage)):
         raise BadRequest(f"a count of tokens is not between 0 and {MOST_TOKENS}")
     if not 0 <= (record.cost or 0) <= MOST_COST:
         raise BadRequest(f"the cost is not between 0 and {MOST_COST} nano-dollars")

@@ -4,9 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import astuple
+
 from tg_flow.usage.period import HOUR_SECONDS, LAST_SECOND
 from tg_schema.usage_record import UsageRecord
-from tg_schema.usage_report import UsageRow
+from tg_schema.usage_report import USAGE_SUMS, UsageRow
 
 VERSION: Final = 1
 """Of the tables."""
@@ -17,10 +19,6 @@ KEPT_SECONDS: Final = 400 * 24 * 3600
 MAX_NAME_CHARACTERS: Final = 256
 """Of a name that others choose, such as a customer's."""
 NAMES: Final = ("key", "customer", "tags", "door", "flow", "model", "provider", "upstream_model", "outcome")
-SUMS: Final = (
-    *("calls", "in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token"),
-    *("estimated_token", "uncounted_calls", "cost", "unpriced_calls"),
-)
 _TIME_CHARACTERS: Final = {"hour": 17, "day": 10, "month": 7}
 """Of an hour's text, such as 2026-11-01T13:00Z."""
 
@@ -75,7 +73,7 @@ def identify(record: UsageRecord, now: int) -> tuple[Any, ...]:
 
 
 def make_row(record: UsageRecord, cost: int | None, now: int) -> tuple[Any, ...]:
-    """The hour, the `NAMES` and the summands, as `SUMS`, of one record."""
+    """The hour, the `NAMES` and the summands, as `USAGE_SUMS`, of one record."""
     usage, payer = record.usage, record.payer
     ended = record.ended_at // 1000
     hour = (ended if 0 < ended < LAST_SECOND else now) // HOUR_SECONDS * HOUR_SECONDS
@@ -86,18 +84,21 @@ def make_row(record: UsageRecord, cost: int | None, now: int) -> tuple[Any, ...]
     answers = record.operation == "completion"
     counted = usage.in_token is not None and (usage.out_token is not None or not answers)
     estimated = (usage.in_token or 0) + (usage.out_token or 0) if record.estimated else 0
-    tokens = (
-        *(usage.in_token, usage.out_token, usage.cached_token),
-        *(usage.reasoning_token, usage.cache_write_token),
-    )
+    tokens = astuple(usage)
     return (hour, *map(_shorten, names), 1, *tokens, estimated, int(not counted), cost, int(cost is None))
 
 
-def add_sums(table: str, source: str, identity: str) -> str:
-    """SQL that adds the rows of `source` to the sums of the same `identity`: columns that are unique together."""
+def add_sums(table: str, columns: str, source: str, identity: str) -> str:
+    """SQL that adds the rows of `source` to the sums of the same `identity`: columns that are unique together.
+
+    `columns` are those before the sums. All are named, since a count that came later is the table's last column.
+    """
     # A sum of tokens is null until one is known: `a + b` is null if either is.
-    sums = ", ".join(f"{name} = coalesce(kept.{name} + excluded.{name}, kept.{name}, excluded.{name})" for name in SUMS)
-    return f"INSERT INTO {table} AS kept {source} ON CONFLICT ({identity}) DO UPDATE SET {sums}"
+    sums = ", ".join(
+        f"{name} = coalesce(kept.{name} + excluded.{name}, kept.{name}, excluded.{name})" for name in USAGE_SUMS
+    )
+    names = ", ".join((columns, *USAGE_SUMS))
+    return f"INSERT INTO {table} AS kept ({names}) {source} ON CONFLICT ({identity}) DO UPDATE SET {sums}"
 
 
 def select_sums(table: str, by: tuple[str, ...], hour: str) -> str:
@@ -112,7 +113,7 @@ def select_sums(table: str, by: tuple[str, ...], hour: str) -> str:
     """
     times = {name: f"substr({hour}, 1, {length})" for name, length in _TIME_CHARACTERS.items()}
     fields = [times.get(name, f'"{name}"') for name in by]
-    sums = [f"CAST(sum({name}) AS BIGINT)" for name in SUMS]
+    sums = [f"CAST(sum({name}) AS BIGINT)" for name in USAGE_SUMS]
     order = ", ".join(str(place + 1) for place in range(len(by)))
     return (
         f"SELECT {', '.join((*fields, *sums))} FROM {table} WHERE hour >= $1 AND hour < $2 AND key = coalesce($3, key) "  # noqa: S608
@@ -129,7 +130,7 @@ def read_rows(by: tuple[str, ...], found: Sequence[Sequence[Any]]) -> list[Usage
 
 def _read_row(by: tuple[str, ...], row: Sequence[Any]) -> UsageRow:
     names: dict[str, Any] = {name: value or None for name, value in zip(by, row, strict=False)}
-    return UsageRow(**names, **dict(zip(SUMS, row[len(by) :], strict=True)))
+    return UsageRow(**names, **dict(zip(USAGE_SUMS, row[len(by) :], strict=True)))
 
 
 def _shorten(name: str | None) -> str:

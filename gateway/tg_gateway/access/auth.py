@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from tg_base.config import GatewayConfig
-from tg_gateway.access.key_rights import KeyRights
+from tg_gateway.access.key_rights import ANYBODY_KEY, KeyRights
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import is_loopback
 from tg_gateway.access.throttle import Throttle
@@ -37,7 +37,7 @@ class Principal:
     digest: str = ""
 
 
-ANYBODY = Principal("anybody")
+ANYBODY = Principal(ANYBODY_KEY)
 """The principal of all requests while no token is required."""
 
 

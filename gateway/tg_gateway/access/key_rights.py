@@ -10,6 +10,8 @@ from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
 from tg_schema.errors import AccessDenied
 from tg_schema.usage_report import UsageRequest
 
+ANYBODY_KEY: Final = "anybody"
+"""The name of the key of all requests while none is required."""
 MAX_NAME_CHARACTERS = 64
 """Characters of a group's name that an error repeats."""
 ADMIN_OPERATIONS: Final = frozenset({"load-adapter", "unload-adapter"})
@@ -23,23 +25,25 @@ class KeyRights:
         config: the keys.
 
     Attributes:
-        stores: whether responses may be kept at all.
-        storeless: names of the keys whose responses are not kept.
+        storing: names of the keys whose answers may be kept; None = that of requests without a key.
+        attaching: names of the keys whose requests may get the answers of equal ones.
         admins: names of the keys that may see and change what affects all keys.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         limited = {key.name: key.groups for key in config.keys if key.groups is not None}
         self._groups = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
-        self.stores = config.store
-        self.storeless = frozenset(key.name for key in config.keys if not key.store)
+        names = {None, ANYBODY_KEY, *(key.name for key in config.keys)}
+        storeless = {key.name for key in config.keys if not key.store}
+        self.storing = frozenset(names - storeless if config.store else ())
+        self.attaching = frozenset(key.name for key in config.keys if key.attach is not None)
         self.admins = frozenset(key.name for key in config.keys if key.admin)
 
     def check_admin(self, key: str | None) -> None:
         """Check that the key may see and change what affects all keys.
 
         Raises:
-            AccessDenied: it may not.
+            AccessDenied: the key may not.
         """
         if key not in self.admins:
             raise AccessDenied(

@@ -8,8 +8,8 @@ class Limits:
     """Bounds that keep one client from harming all others, in seconds, bytes and counts.
 
     Attributes:
-        head: until a connection has delivered a request's whole head, and how long it may stay idle between two.
-        body: until the whole body has come.
+        head: seconds until a connection has delivered a request's whole head, and for which it may idle between two.
+        body: seconds until the whole body of a request has come.
         linger: for how long the rest of a refused body is read, so that its sender sees our answer and not a reset.
         write: how long a client may read nothing of what waits for it, before its connection is cut.
         sockets: WebSockets open at the same time.
@@ -20,18 +20,18 @@ class Limits:
         failures: wrong tokens from one address, within `forget`, before it is told to wait.
         forget: after how long wrong tokens are forgotten.
         background: answers of one key that are made in the background side by side.
-        all_background: the same, of all keys.
+        all_background: the same for all keys together.
         run: how long an answer in the background may take.
         waiting: answers of one key that wait on the bus for capacity.
-        all_waiting: the same, of all keys.
+        all_waiting: the same for all keys together.
         flex_pause: longest pause after a refusal before another waiting request of that model is taken.
         attempt_pause: longest pause before a waiting answer is asked for again after its first lost attempt; it doubles
             with each further one.
         paused_bytes: bytes of messages of one model that wait in this process after lost attempts. Beyond it no more
             messages are taken until one of them proceeds.
-        part_bytes: of the events of one answer that are kept for who follows it; without them it can only be retrieved.
+        part_bytes: bytes of one answer that are kept for its followers; beyond that, the answer can only be retrieved.
         followers: clients of one key that follow answers in the background side by side.
-        all_followers: the same, of all keys.
+        all_followers: the same for all keys together.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.
         ready: how long the bus may take to answer before the gateway is not ready.
     """

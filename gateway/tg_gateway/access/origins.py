@@ -107,7 +107,7 @@ class OriginRules:
         return origin.isascii() and (ANY_ORIGIN in self._origins or origin.lower() in self._origins)
 
     def _ours(self, name: str, *, page: bool) -> bool:
-        """Whether a host is ours: a known name, or an address, which nobody can rebind, unless a page is from there."""
+        """Whether a host is ours: a known name, or an address (nobody can rebind one) that served no page."""
         return is_loopback(name) or name in self._hosts or (read_address(name) is not None and not page)
 
 

@@ -47,7 +47,7 @@ class Spending(AbstractContextManager["Spending"]):
         places: for a batch, how many of its requests may run concurrently.
         begun: when it was admitted.
         asked: whether it was passed on to a service. A request that was refused before that costs its key nothing.
-        allowance: what is left of its key; None = it came without a key.
+        allowance: what its key has left; None = the request came without a key.
     """
 
     usage: Usage | None = None
@@ -101,9 +101,10 @@ class RateLimits:
         Call it for no name that is `exempt`. Each of a batch's requests counts, and each of several answers to one.
 
         Raises:
-            RateLimited: over one of the key's limits; `retry_after` says when it will not be.
+            RateLimited: the request is over one of the key's limits; `retry_after` says from when on it is not.
             BadRequest: it asks for more answers than the key may have side by side.
-            AccessDenied: the request is for a group of tools that is not the key's, or for what only an admin may.
+            AccessDenied: the key may not use this group of tools, or the request is for something that only an admin
+                may do.
             Unauthorized: the key was revoked since its token was checked, for instance while a body was read.
         """
         if key not in self._known:

@@ -65,7 +65,7 @@ def network_of(address: str) -> str:
 
 
 def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that a text is; None = it is none."""
+    """Parse an address; None = the text is no address."""
     try:
         return ipaddress.ip_address(text)
     except ValueError:

@@ -31,8 +31,8 @@ class Usage:
     def tokens(self, *, failed: bool) -> int:
         """Tokens of prompt and answer. A failure before the first text costs nothing.
 
-        The provider's counts, if it counted everything. If the client left early or the provider counted nothing,
-        estimate the tokens from the text.
+        These are the provider's counts, if it counted everything. If the client left early or the provider counted
+        nothing, estimate the tokens from the text.
         """
         counted = self._counted or 0
         if (self._complete and self._counted is not None) or (failed and not self._letters):

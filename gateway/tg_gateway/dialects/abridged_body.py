@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tg_schema import decode, encode
-from tg_schema.errors import BadRequest
+from tg_schema import encode, try_decode
 
 MAX_VALUE_BYTES: Final = 256
 """Bytes of the largest value that is kept unchanged."""
@@ -19,10 +18,9 @@ def abridge_body(body: bytes, names: Iterable[str]) -> bytes:
 
     The result is empty only for an empty body, and no JSON object if the body is none.
     """
-    try:
-        fields = decode(dict[str, msgspec.Raw], body)
-    except BadRequest:
-        # No first byte is an object by itself.
+    fields = try_decode(dict[str, msgspec.Raw], body)
+    if fields is None:
+        # A first byte by itself is never an object.
         return body[:1]
     return encode({name: _shorten(fields[name]) for name in names if name in fields})
 

@@ -5,15 +5,15 @@ The answer to an `Ask` that is made apart is stored meanwhile.
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswers
+from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
 from tg_schema import Error, TgError
 
 BEGUN_LINES: Final = b"\n\n"
-"""The part of an answer in the background that says that a processor works on it; no part of records is equal."""
+"""The part that says that a processor works on an answer in the background; no part of records looks like it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Answer:
     """A whole answer that no service has to be asked for: a list of models, a refusal.
 
     Attributes:
-        headers: further ones. `X-Request-Id` and, where they are known, `Retry-After`, `Allow` and `WWW-Authenticate`
-            are the gateway's.
+        headers: further headers. `X-Request-Id` and, where they are known, `Retry-After`, `Allow` and
+            `WWW-Authenticate` are the gateway's.
     """
 
     body: bytes
@@ -44,15 +44,16 @@ class StreamedAnswer:
         fail: makes the last bytes over HTTP if an error comes after the first bytes. On a WebSocket, the dialect's
             conversation sends the error.
         cut_after_failure: as in `Writer`.
+        events_apart: as in `Writer`.
     """
 
     parts: AsyncGenerator[bytes, None]
     content_type: str
     headers: Mapping[str, str]
     keep_alive: bytes
-    events_apart: ClassVar[bool] = False
     fail: Callable[[TgError], bytes] = lambda _: b""
     cut_after_failure: bool = True
+    events_apart: bool = False
 
 
 class RecordedEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,7 +62,7 @@ class RecordedEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         at: when it ended, in Unix seconds.
         error: what ended it early.
-        cancelled: whether that is that a client cancelled it.
+        cancelled: whether `error` is there because a client cancelled the answer.
         records: the records of all that came, joined to as few as possible; none if only its parts are kept.
     """
 
@@ -87,29 +88,36 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """How an answer is stored while it is made: its records, of which every reader makes the same answer.
+    """How an answer is stored while it is made: as its records, from which every reader makes the same answer.
 
     The writer of its `Ask` is not used.
 
     Attributes:
-        name: unguessable and new; or `chosen`.
+        name: unguessable and new, unless `joins` is set.
         head: stored first, at most `MAX_KEPT_BYTES`: all that a reader needs beside the records.
         keeps_parts: whether the records are stored as they come, for `KeptAnswers.follow`.
         answer: makes the client's answer as soon as the head is stored; its argument is the kept answers of its key.
-        chosen: the field with the client's own word, from which the name is made; "" = there is none. The request is
-            refused if an answer of that name is kept; on a WebSocket, a request with the same head reads on in that
-            answer. The answer is made even if the client leaves before the first response, since it knows the name. An
-            answer that fails with a retryable error before anything of it was written frees the name.
+        joins: set if the name is made of a client's own word or request. It decides about an answer that is kept under
+            this name: True = the request gets it, False = the request is refused, None = that answer has had its time
+            and a new one is made. The answer is made even if the client leaves before the first response, since the
+            client can ask again. An answer that fails with a retryable error before anything of it was written frees
+            the name.
+        chosen: the field with the client's word.
         keeps_whole: whether the end has the whole answer, at most `MAX_KEPT_BYTES`.
         seconds: how long it can be read.
         waiting: set if it is made later, when there is capacity; None = now.
+        optional: whether the client gets its answer by its connection alone, if it cannot be made apart.
+        listed: whether it is one of the streams that `KeptAnswers.list` has.
     """
 
     name: str
     head: bytes
     keeps_parts: bool
     answer: Callable[[KeptAnswers], Answer | StreamedAnswer]
+    joins: Callable[[KeptAnswer], bool | None] | None = None
     chosen: str = ""
     keeps_whole: bool = True
     seconds: float = KEPT_SECONDS
     waiting: Waiting | None = None
+    optional: bool = False
+    listed: bool = False

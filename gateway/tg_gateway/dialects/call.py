@@ -1,13 +1,15 @@
 """HTTP request -> dialect -> the service request that the gateway makes of it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from tg_base.protocol import Route
 from tg_gateway.dialects.background import Background
+from tg_gateway.dialects.batches import Store
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.field_names import FieldNames
+from tg_gateway.dialects.idempotency_key import IdempotencyKey
 from tg_gateway.dialects.kept_answers import NOTHING_KEPT, Keep, KeptAnswers
 from tg_gateway.dialects.kept_streams import NO_STREAMS, KeptStreams
 from tg_gateway.dialects.live_figures import NO_FIGURES, LiveFigures
@@ -30,10 +32,13 @@ class Call:
         route: the service. The dialect sets it as soon as it is known, so that the log and the metrics can name it even
             if the request is refused. A request that becomes an `Ask` need not set it.
         stores: whether answers may be kept for the request's key.
+        attaches: whether requests of its key without an `Idempotency-Key` may get answers of equal ones.
+        digest: that of `digest_request`, if requests that repeat this one get its answer; "" otherwise.
         sees: the key whose usage and streams alone the client may see; None = those of all keys.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
         live: what the gateway does now; for such an awaitable too.
         streams: reads streams that are kept; for such an awaitable too.
+        batches: the files and batches of the request's key; for such an awaitable too.
     """
 
     operation: str
@@ -45,10 +50,13 @@ class Call:
     body: bytes = b""
     route: Route[Any, Any] | None = None
     stores: bool = True
+    attaches: bool = False
+    digest: str = ""
     sees: str | None = None
     kept: KeptAnswers = NOTHING_KEPT
     live: LiveFigures = NO_FIGURES
     streams: KeptStreams = NO_STREAMS
+    batches: Store = field(init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,30 @@ class FailedRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Keeping:
+    """How the answer to a request is kept.
+
+    Attributes:
+        period: as of `KeptStreams.keep`, if the client says it; None = as the flow says, if there is room.
+        key: the same for all requests that share one answer; None = the request shares none.
+        attach: as of `KeptStreams.keep`.
+        announce: on a WebSocket, the frames that tell a client with a `period` the stream's id, at once.
+        on_whole: as of `KeptStreams.share`.
+    """
+
+    period: str | None
+    key: IdempotencyKey | None = None
+    attach: Callable[[str], Writer[Any]] | None = None
+    announce: Callable[[str], bytes] | None = None
+    on_whole: Callable[[], Awaitable[None]] | None = None
+
+    @property
+    def demanded(self) -> bool:
+        """Whether the client itself asks to keep the answer. If not, it gets even an answer that cannot be kept."""
+        return self.period is not None or (self.key is not None and bool(self.key.field))
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A request to a service.
 
@@ -104,6 +136,8 @@ class Ask:
         on_accepted: called once if a processor works on the request and has not answered yet.
         on_opening: called once before `on_accepted`, if the processor opens the model for the request.
         fields: the client's names of the record's fields, for errors by processors; None = the same names.
+        keeping: on a WebSocket, what is said of keeping the answer; None = it is not kept. Over HTTP, headers say it.
+        headers: further headers of a good answer over HTTP, which depend on the request alone.
     """
 
     route: Route[Any, Any]
@@ -116,3 +150,11 @@ class Ask:
     on_accepted: Callable[[], None] | None = None
     on_opening: Callable[[], None] | None = None
     fields: FieldNames | None = None
+    keeping: Keeping | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def unpack(self) -> Self:
+        """The same request; a batch of one request becomes that request."""
+        batch = self.request
+        single = isinstance(batch, Batch) and len(batch.requests) == 1 and not batch.independent
+        return replace(self, request=batch.requests[0]) if single else self

@@ -58,7 +58,7 @@ class FoundModel:
         return self.route.plan or ":".join(filter(None, (self.model, self.adapter))) or None
 
     def may_have(self, feature: Feature) -> bool:
-        """Whether to ask the model for this where it is the door's own default.
+        """Whether to ask the model for this feature if only the door's default wants it.
 
         A model with unknown features is asked too: it refuses by name what it lacks, so nothing changes silently. A
         plain peer is never asked.
@@ -92,7 +92,7 @@ class FoundAdapter:
 
 
 def _explain_none(name: str) -> tuple[RoutedModel, ...]:
-    """Nothing is known of routes here."""
+    """The default of `explain`: nothing is known of routes."""
     return ()
 
 
@@ -226,9 +226,9 @@ class Catalogue:
         """What a name meant when its request came, though its alias may be edited or gone since, or not be known yet.
 
         Args:
-            meant: `FoundModel.name` of then.
+            meant: `FoundModel.name` at that time.
             flow: its flow.
-            name: what the client asked for. It is found as it is now if the model of then is gone.
+            name: what the client asked for. It is looked up anew if the former model is gone.
 
         Raises:
             NotFound: as `find_model`.
@@ -328,14 +328,15 @@ class Catalogue:
         if adapter and (route := route or self._route_of(base, preferred)):
             return self._find(route, base, adapter)
         found = self._find_adapter(model, preferred)
-        # A model of the file is no other's while processors announce another one in its place, as during an edit.
+        # A name of the file never means an announced model, even while processors announce another one, as during an
+        # edit.
         if found is None and self._configured.isdisjoint((model, *self._list_bases(model))):
             for unnamed in self._find_unnamed():
                 found = unnamed.resolve(model, preferred)
         return found
 
     def _find_unnamed(self) -> "tuple[Catalogue, ...]":
-        """What no file names, as a catalogue of its own; none if there is nothing."""
+        """The services that no file names, as a catalogue of their own; empty if there are none."""
         routes = () if self._announced is None else self._announced()
         if routes is not self._seen:
             rest = tuple(route for route in routes if (route.flow, route.spec.name) not in self._services)
@@ -343,7 +344,7 @@ class Catalogue:
         return self._unnamed
 
     def _find_announced(self) -> dict[str, FoundModel]:
-        """What is served and no file names, by those names that mean nothing else here, as an adapter's may."""
+        """The served models that no file names, under the names that mean nothing else here, such as an adapter."""
         models = self._configured.union(*map(self._models_of, self._completions))
         names = models.union(self._aliases, self._plans, *map(self._adapters_of, self._completions))
         return {
@@ -366,7 +367,7 @@ class Catalogue:
         return bound[0] if bound else plan.entry if plan is not None else None
 
     def _find_planned(self, route: Route[Any, Any]) -> FoundModel | None:
-        """A route; None = it is none, but has one queue."""
+        """What a route with a plan can do; None = this one has no plan, only a queue."""
         if route.plan is None:
             return None
         found = [self._find(queue, None) for queue in self._list_queues(route)]

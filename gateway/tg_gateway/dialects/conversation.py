@@ -52,7 +52,7 @@ class Socket(Protocol):
         """
 
     def send(self, frames: Output) -> None:
-        """Send, together with what else is ready: one or more of `text_frame`."""
+        """Send one or more `text_frame`s, together with what else is ready."""
 
     def is_running(self, name: Name) -> bool:
         """Whether a request of this name has not ended yet."""
@@ -67,8 +67,8 @@ class Socket(Protocol):
     ) -> None:
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 
-        An answer with a `Background` is made apart from the socket, and goes on when the socket is closed. The client
-        gets its parts.
+        An answer with a `Background`, or one that is kept, is made apart from the socket, and goes on when the socket
+        is closed. The client gets the parts of the answer.
 
         Args:
             name: the request's name, which no running request has.
@@ -105,7 +105,7 @@ class Socket(Protocol):
         restore: Callable[[bytes], Writer[Any]],
         fail: Callable[[TgError], Output],
     ) -> None:
-        """Send what is new of a stream that is kept, as it comes. Its end does not depend on the socket.
+        """Send the new events of a kept stream as they come. The stream goes on when the socket is closed.
 
         Args:
             name: as for `ask`.

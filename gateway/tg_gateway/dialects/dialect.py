@@ -18,7 +18,7 @@ ASKING: Final[tuple[type[TgError], ...]] = (
     *(errors.Internal, errors.Timeout, errors.ProviderAuth, errors.ProtocolError, errors.SchemaViolation),
     *(errors.IncompleteStream, errors.Unavailable, errors.SlowConsumer, errors.BusError, errors.PeerError),
 )
-"""The errors that a request to a service may end with."""
+"""The errors with which a request to a service may end."""
 EVENTS: Final = "text/event-stream"
 
 
@@ -43,8 +43,9 @@ class Description:
         query: a struct with the parameters behind `?`.
         messages: for a WebSocket, the type of the JSON of each message that clients send, by the word before it.
         path: an example of each variable of the path.
-        examples: bodies that are answered by 200, by name. The model of `model`, where they have one, is the demo's.
-        statuses: of answers that are no refusals; (501,) for what the protocol has and the gateway has not.
+        examples: bodies that are answered by 200, by name. Their `model`, if they have one, is the demo's.
+        statuses: the statuses of answers that are no refusals; (501,) for what the protocol has and the gateway has
+            not.
         raises: the errors of the operation itself; those of the gateway (key, size, time) come on top.
     """
 
@@ -71,12 +72,15 @@ class Dialect(ABC):
     """One protocol: how requests are parsed, answered and refused. It has no state; a request's state is in its writer.
 
     Attributes:
-        precedence: who refuses an unknown path that resembles the rows of several dialects equally, or none at all: the
-            dialect with the greatest.
+        precedence: if an unknown path resembles the rows of several dialects equally, or no row at all, the dialect
+            with the greatest precedence refuses it.
+        parses_here: whether its requests are read in this process, however large they are, since they are stored and
+            hardly parsed.
         descriptions: descriptions of its operations, for the gateway's OpenAPI document.
     """
 
     precedence: ClassVar[int] = 0
+    parses_here: ClassVar[bool] = False
     descriptions: ClassVar[Mapping[str, Description]] = {}
 
     def configure(self, config: GatewayConfig) -> "Dialect":
@@ -129,13 +133,13 @@ class Dialect(ABC):
         """
 
     def restore(self, form: bytes) -> Writer[Any]:
-        """A writer that writes what one with this form has written, for a stream that is kept.
+        """A writer that writes, for a kept stream, what the writer with this form has written.
 
         Args:
             form: the JSON of `Writer.form`.
 
         Raises:
-            BadRequest: it is none of this dialect.
+            BadRequest: the form is none of this dialect.
         """
         raise BadRequest("no stream of this protocol is kept")
 
@@ -165,14 +169,14 @@ class Mount:
         path: `{name}` stands for one segment.
         operation: which of the dialect's operations, as `Call.operation`.
         header: the row is only for requests that have this header.
-        accept: the row is only for requests that accept this media type by its name, where another row has the same
-            path: `*/*` does not count.
-        key: the row is only for bodies that are JSON objects with this key, where another row has the same path.
+        accept: if another row has the same path, this row is only for requests that accept this media type by its name;
+            `*/*` does not count.
+        key: if another row has the same path, this row is only for bodies that are JSON objects with this key.
         socket: the path opens WebSockets.
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
             times `body_limit`.
         keyless: requests need no key. Set also for a socket whose key comes in a message; its session then requires it.
-        guest: the path is among those of another protocol, whose dialect refuses the unknown ones beside it.
+        guest: the path is among those of another protocol; that one's dialect refuses the unknown paths beside it.
         door: the name of its door. Set when the doors are joined.
     """
 

@@ -1,5 +1,7 @@
 """The events of a kept answer -> those from a number on."""
 
+from typing_extensions import override
+
 from tg_gateway.dialects.framing import END_OF_EVENT
 
 
@@ -11,7 +13,7 @@ class EventCutter:
         shows: whether each event says its number, as its `id:`.
 
     Attributes:
-        number: that of the next event.
+        number: the number of the next event.
         after: as given.
     """
 
@@ -26,10 +28,19 @@ class EventCutter:
         return max(self.after, self.number - 1)
 
     def add(self, events: bytes) -> bytes:
-        """Those of the next events, all of them whole, that are not left out."""
+        """The part of these next, whole events that is not left out."""
         *found, _ = events.split(END_OF_EVENT)
         first, self.number = self.number, self.number + len(found)
         kept = [(number, event) for number, event in enumerate(found, first) if number > self.after]
         if self._shows:
             return b"".join([b"id: %d\n%b%b" % (number, event, END_OF_EVENT) for number, event in kept])
         return b"".join([event + END_OF_EVENT for _, event in kept])
+
+
+class RecordCutter(EventCutter):
+    """Cuts events that are not server-sent: all that is written of one record counts as one event."""
+
+    @override
+    def add(self, events: bytes) -> bytes:
+        self.number += 1
+        return events if self.number - 1 > self.after else b""

@@ -24,6 +24,13 @@ class InvalidParameter(BadRequest):
         self.param = param
         self.code = code
 
+    @classmethod
+    def refuse_first(cls, *faults: tuple[object, str, str | None, str]) -> None:
+        """Raise the first of these whose condition holds; each is a condition, a field, a code and a sentence."""
+        for found, param, code, sentence in faults:
+            if found:
+                raise cls(sentence, param, code)
+
 
 _FIELD: Final = re.compile(r"(?P<sampling>sampling\.)?(?P<name>[a-z_]+)(?=:| (?:must|may|cannot|needs?|is missing)\b)")
 _MISSING: Final = re.compile(rf"(?<=^{describe_missing('~').partition('~')[0]})[a-z_, ]+(?=;)")

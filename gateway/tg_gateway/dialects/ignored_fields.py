@@ -1,14 +1,14 @@
 """Fields of a request that have no effect -> a header of the answer, and one log line per name."""
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 import msgspec
 import structlog
 
-from tg_schema import decode
+from tg_schema import decode, try_decode
 
 log = structlog.get_logger()
 
@@ -33,9 +33,19 @@ def show_ignored(dialect: str, fields: Iterable[str]) -> dict[str, str]:
     return {IGNORED_HEADER: ", ".join(shown)} if shown else {}
 
 
-def list_unknown(data: bytes, *kinds: type[msgspec.Struct]) -> Set[str]:
-    """The names of a body's fields that none of these types has."""
-    return decode(dict[str, msgspec.Raw], data).keys() - {name for kind in kinds for name in kind.__struct_fields__}
+def list_unknown(data: bytes, *kinds: type[msgspec.Struct], **within: type[msgspec.Struct] | None) -> Iterator[str]:
+    """The names of a body's fields that no type has.
+
+    Args:
+        data: the JSON of the body.
+        kinds: types of the body.
+        within: the type of each field whose own fields are listed too, such as `options.num_gpu`; None = it has none.
+    """
+    sent = decode(dict[str, msgspec.Raw], data)
+    yield from sent.keys() - {name for kind in kinds for name in kind.__struct_fields__} - within.keys()
+    for outer, inner in within.items():
+        given = try_decode(dict[str, msgspec.Raw], bytes(sent.get(outer, b"null"))) or {}
+        yield from (f"{outer}.{name}" for name in given.keys() - set(inner.__struct_fields__ if inner else ()))
 
 
 def _log_once(dialect: str, name: str) -> None:

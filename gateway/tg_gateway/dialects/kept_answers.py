@@ -1,6 +1,6 @@
 """Dialect -> gateway: answers that outlive their request, found by their name and only for the key that asked."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -26,7 +26,7 @@ class KeptAnswer:
         outcome: its state.
         cut: whether some of its parts are missing, because they were too many or the bus did not take them.
         begun: whether a processor works, or has worked, on it.
-        rendered: whether a gateway of the version before has written `end`, as its dialect shows it.
+        left: whether the client that asked first has gone.
     """
 
     head: bytes | None
@@ -34,7 +34,7 @@ class KeptAnswer:
     outcome: Outcome
     cut: bool
     begun: bool = True
-    rendered: bool = False
+    left: bool = False
 
 
 class KeptAnswers:
@@ -42,6 +42,25 @@ class KeptAnswers:
 
     A name has letters, digits, `-` and `_`, at most 80.
     """
+
+    def of(self, key: str) -> "KeptAnswers":
+        """The answers that are kept for another key."""
+        return self
+
+    async def list(self) -> Sequence[bytes]:
+        """Each stream that is kept, as the JSON of a `ListedStream`, the oldest first. Raises BusError."""
+        return ()
+
+    async def follow_list(self) -> AsyncGenerator[bytes, None]:
+        """As `list`, then the streams that begin. It ends after some minutes: come again, and get all again.
+
+        An empty one says that there is none at the moment.
+
+        Raises:
+            RateLimited: too many clients follow answers.
+            BusError: the bus did not answer.
+        """
+        yield b""
 
     async def read(self, name: str) -> KeptAnswer:
         """The answer of this name, as it is now.
@@ -56,7 +75,7 @@ class KeptAnswers:
         """Yields the parts of an answer in the background from the first on, as they come, and finally the answer.
 
         The parts joined are the records of the answer, each on a line of its own; a part may begin and end anywhere.
-        `BEGUN_LINES` come when a processor works on the answer, perhaps not at all. An empty part says that more is
+        `BEGUN_LINES` come when a processor works on the answer; they may be missing. An empty part says that more is
         coming. Where a log cannot be followed, there is only the answer as it is now.
 
         Args:
@@ -65,7 +84,7 @@ class KeptAnswers:
 
         Raises:
             NotFound: as `read`, or it has another head; also while iterating, if it is erased.
-            RateLimited: too many follow.
+            RateLimited: too many clients follow answers.
             BusError: as `read`.
         """
         yield await self.read(name)
@@ -87,7 +106,7 @@ NOTHING_KEPT: Final = KeptAnswers()
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The answer to an `Ask` is to be kept.
+    """How the answer to an `Ask` is kept.
 
     Attributes:
         name: unguessable and new.

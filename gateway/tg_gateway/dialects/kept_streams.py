@@ -1,52 +1,44 @@
 """A stream that is kept -> a log while it is made -> its events, for any reader, from any number on.
 
 The log has the records of the answer, and in its head what their writer is made of. Every reader makes the same events
-of them, so the number of an event is the same at all gateways, for ever.
+of them, so the number of an event is the same at all gateways, for ever. An answer for repeated requests is kept in the
+same way; if its writer has no form, each request makes its answer from the records by a writer of its own.
 """
 
-import asyncio
 import re
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
-from typing_extensions import override
 
-from tg_gateway.dialects.background import Answer, Background, RecordedEnd, StreamedAnswer
-from tg_gateway.dialects.event_cutter import EventCutter
+from tg_gateway.dialects.background import Answer, Background, StreamedAnswer
+from tg_gateway.dialects.event_cutter import EventCutter, RecordCutter
+from tg_gateway.dialects.idempotency_key import REPEATED_SECONDS, IdempotencyKey
 from tg_gateway.dialects.kept_answers import KEPT_SECONDS, KeptAnswer, KeptAnswers
-from tg_gateway.dialects.output import join_output
+from tg_gateway.dialects.stream_head import StreamHead, read_end
+from tg_gateway.dialects.stream_reader import OnWhole, StreamReader
 from tg_gateway.dialects.writer import Writer
-from tg_schema import TgError, ToolCallDelta, decode, encode
-from tg_schema.errors import BadRequest, BusError, Cancelled, NotFound, TooLarge, Unavailable
+from tg_schema import encode
+from tg_schema.errors import BadRequest, NotFound, Unavailable
 
 KEEP_HEADER: Final = "X-Tokengrid-Keep"
 """The header of a request that asks for its stream to be kept, and for how long."""
+KEEP_FIELD: Final = f"{KEEP_HEADER} (on a WebSocket, `keep`)"
+"""How errors name that header."""
 _PERIOD: Final = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
 _SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3600}
-_NAME: Final = re.compile(r"ks-([0-9a-f]{1,12})-[0-9a-f]{32}", re.ASCII)
-"""The time of its expiry is part of a stream's name, so that it is known when its log is erased."""
+_NAME: Final = re.compile(r"ks-([0-9a-f]{1,12})-[0-9a-f]{32}|ik-[0-9a-f]{48}", re.ASCII)
+"""The time of its expiry is part of a stream's name, so that it is known when its log is erased; but not of one that is
+named by an `IdempotencyKey`."""
 
 
 class ExpiredStream(NotFound):
     """The stream was kept until a time that has passed, and it has ended."""
 
     status = 410
-
-
-class StreamHead(msgspec.Struct, frozen=True):
-    """The head of the log, written first.
-
-    Attributes:
-        door: the door by which the stream was asked for.
-        form: as of its writer.
-    """
-
-    door: str
-    form: msgspec.Raw
 
 
 class KeptStreams:
@@ -61,58 +53,121 @@ class KeptStreams:
         self._restorers = restorers
         self._clock = clock
 
-    def keep(self, writer: Writer[Any], door: str, period: str) -> Background:
+    def keep(
+        self, writer: Writer[Any], door: str, period: str, attach: Callable[[str], Writer[Any]] | None = None
+    ) -> Background:
         """How the stream of this writer is kept.
 
         Args:
             writer: writes the answer.
             door: the name of its door.
             period: the value of `KEEP_HEADER`.
+            attach: makes the writer of a client on a WebSocket, of the stream's id; as `restore` of `follow`.
 
         Raises:
             BadRequest: the value is wrong, or such an answer cannot be kept.
         """
-        found = _PERIOD.fullmatch(period)
-        seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
-        if not 0 < seconds <= KEPT_SECONDS:
-            raise BadRequest(f"{KEEP_HEADER} says how long to keep the stream: 90s, 10m or 2h, and 24h at most")
+        seconds = _read_period(period)
         if writer.form is None:
-            raise BadRequest(f"{KEEP_HEADER}: no answer of this kind is kept: ask for a stream, or leave it out")
+            raise BadRequest(f"{KEEP_FIELD}: no answer of this kind is kept: ask for a stream, or leave it out")
         name = f"ks-{int(self._clock() + seconds):x}-{uuid.uuid4().hex}"
         form, headers = encode(writer.form), {**writer.headers, "X-Stream-Id": name}
-        reading = _Reading(self._restorers[door](form), name, EventCutter(-1, shows=True))
+        if attach is None:
+            reader = StreamReader(self._restorers[door](form), name, EventCutter(-1, shows=True))
+        else:
+            reader = StreamReader(attach(name), name, told_is_over=True)
 
         def answer(kept: KeptAnswers) -> StreamedAnswer:
             # The client needs the name before the first event, which may take long.
-            return reading.answer(_lead(writer.keep_alive, reading.follow(kept)), headers)
+            return reader.answer(_lead(writer.keep_alive, reader.follow(kept)), headers)
 
         head = encode(StreamHead(door, msgspec.Raw(form)))
-        return Background(name, head, keeps_parts=True, answer=answer, keeps_whole=False, seconds=seconds)
+        return Background(name, head, keeps_parts=True, answer=answer, keeps_whole=False, seconds=seconds, listed=True)
+
+    def share(
+        self,
+        writer: Writer[Any],
+        door: str,
+        key: IdempotencyKey,
+        period: str | None,
+        *,
+        streaming: bool,
+        on_whole: OnWhole = None,
+    ) -> Background:
+        """How the answer is kept that every request with this key gets, from its beginning.
+
+        Args:
+            writer: writes the answer to this request.
+            door: the name of its door; "" = a socket, whose events have no numbers.
+            key: the request's.
+            period: the value of `KEEP_HEADER`; None = there is none.
+            streaming: whether the answer leaves as it comes.
+            on_whole: called before the end of the answer is sent.
+
+        Raises:
+            BadRequest: the period or the key is wrong.
+        """
+        key.check()
+        seconds = REPEATED_SECONDS if period is None else _read_period(period)
+        name = key.name
+        form = writer.form if door else None
+        head = encode(StreamHead(door, msgspec.Raw(encode(form)), key.digest, self._clock(), seconds))
+        cutter = None if form is None else EventCutter(-1, shows=True)
+        reader = StreamReader(writer, name, cutter, asks=True, on_whole=on_whole)
+
+        def answer(kept: KeptAnswers) -> StreamedAnswer:
+            headers = {**writer.headers, "X-Stream-Id": name}
+            return reader.answer(self._join(kept, reader, numbers=form is not None), headers)
+
+        return Background(
+            name,
+            head,
+            keeps_parts=streaming,
+            answer=answer,
+            joins=partial(self._joins, key),
+            chosen=key.field,
+            keeps_whole=not streaming,
+            seconds=seconds,
+            listed=True,
+        )
+
+    def _joins(self, key: IdempotencyKey, found: KeptAnswer) -> bool | None:
+        """Whether a request gets this kept answer; None = the answer no longer counts."""
+        head, end = StreamHead.of(found), read_end(found)
+        failed = found.outcome not in {"running", "ended"} or end.error is not None
+        if head.is_over(found, self._clock()) or (failed and not key.field):
+            return None
+        return head.digest == key.digest and (found.left or bool(key.field))
+
+    async def _join(self, kept: KeptAnswers, reader: StreamReader, *, numbers: bool) -> AsyncGenerator[bytes, None]:
+        head = await self.find(kept, reader.name)
+        if numbers and head.numbers:
+            reader.writer = self._restore(head)
+        async with aclosing(reader.follow(kept)) as parts:
+            async for part in parts:
+                yield part
 
     async def read(self, kept: KeptAnswers, name: str, after: int) -> Answer | StreamedAnswer:
         """The events with numbers over `after`, including later ones; 204 if the stream has ended without any.
 
         Raises:
             NotFound: the key has no such stream.
-            ExpiredStream: its time is over, and it does not run.
+            ExpiredStream: the stream's time is over, and it does not run.
             BadRequest: the stream has no event of the number `after`.
             Unavailable: this gateway cannot write the events of its door.
         """
-        reading = _Reading(self._restore(await self._find(kept, name)), name, EventCutter(after, shows=True))
-        parts = reading.begin(kept)
-        if await anext(parts):
-            return reading.answer(parts, Writer.headers)
-        await parts.aclose()
+        reader = StreamReader(self._restore(await self.find(kept, name)), name, EventCutter(after, shows=True))
+        parts = _read_ahead(reader.follow(kept))
         # An `EventSource` asks again after each end, unless it gets 204.
-        return Answer(b"", 204)
+        return reader.answer(parts, Writer.headers) if await anext(parts, b"") else Answer(b"", 204)
 
     async def follow(
         self, kept: KeptAnswers, name: str, after: int, restore: Callable[[bytes], Writer[Any]]
     ) -> AsyncGenerator[bytes, None]:
-        """What another writer makes of the records behind `after`, each of which is one event.
+        """What another writer makes of the records after `after`, each of which is one event.
 
         Args:
-            kept: those of the reader's key.
+            kept: the kept answers of the reader's key.
             name: the stream's.
             after: the number of the last event that the reader has; -1 = none.
             restore: makes the writer of the stream's form.
@@ -121,28 +176,25 @@ class KeptStreams:
             BadRequest: as `read`; or the stream has ended, and has no event behind `after`.
             TgError: as `read`.
         """
-        head = await self._find(kept, name)
-        reading, told = _Reading(restore(bytes(head.form)), name, _RecordCutter(after)), False
-        try:
-            async with aclosing(reading.follow(kept)) as parts:
-                async for part in parts:
-                    told = told or bool(part)
-                    yield part
-        except TgError:
-            # The writer has told the reader why.
-            if not reading.told:
-                raise
+        head = await self.find(kept, name)
+        reader = StreamReader(restore(bytes(head.form)), name, RecordCutter(after), told_is_over=True)
+        told = False
+        async with aclosing(reader.follow(kept)) as parts:
+            async for part in parts:
+                told = told or bool(part)
+                yield part
         if not told:
             raise BadRequest("the stream has ended, and you have all of it")
 
     async def cancel(self, kept: KeptAnswers, name: str) -> None:
         """Stop the stream; return when its model has stopped. Raises as `read`."""
-        await self._find(kept, name)
+        await self.find(kept, name)
         await kept.cancel(name)
 
-    async def _find(self, kept: KeptAnswers, name: str) -> StreamHead:
+    async def find(self, kept: KeptAnswers, name: str) -> StreamHead:
+        """The head of a stream. Raises NotFound and ExpiredStream as `read`."""
         found = _NAME.fullmatch(name)
-        over = found is not None and int(found[1], 16) <= self._clock()
+        over = found is not None and found[1] is not None and int(found[1], 16) <= self._clock()
         gone = ExpiredStream("the time for which this stream was kept is over: ask again")
         try:
             # A name of another shape is nobody's: its log is not looked for.
@@ -151,150 +203,31 @@ class KeptStreams:
             if over:
                 raise gone from None
             raise
-        # While it is made, it can be stopped, and read.
-        if over and answer.outcome != "running":
+        head = StreamHead.of(answer)
+        # While the stream is made, it can be stopped and read.
+        if (over and answer.outcome != "running") or head.is_over(answer, self._clock()):
             raise gone
-        return decode(StreamHead, answer.head or b"")
+        return head
 
     def _restore(self, head: StreamHead) -> Writer[Any]:
+        if not head.numbers:
+            raise BadRequest("this answer has no numbered events: send its request again to get it")
         restore = self._restorers.get(head.door)
         try:
             if restore is not None:
                 return restore(bytes(head.form))
         except BadRequest:
-            # It was begun by a gateway of another version.
+            # The stream was begun by a gateway of another version.
             pass
         raise Unavailable(f"this gateway cannot write streams of the door {head.door!r}: read it through another one")
 
 
-class _RecordCutter(EventCutter):
-    """What is written of one record is one event, whatever its form."""
-
-    @override
-    def add(self, events: bytes) -> bytes:
-        self.number += 1
-        return events if self.number - 1 > self.after else b""
-
-
-class _Reading:
-    """One reader's events.
-
-    Args:
-        writer: made of the stream's head.
-        name: the stream's.
-        cutter: leaves out the events that the reader has.
-
-    Attributes:
-        told: whether the reader was sent the event of a failure.
-    """
-
-    def __init__(self, writer: Writer[Any], name: str, cutter: EventCutter) -> None:
-        self._writer = writer
-        self._name = name
-        self._cutter = cutter
-        self._over = self.told = False
-        self._refusal: TgError | None = None
-        self._calls = set[tuple[int, int]]()
-
-    def answer(self, parts: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> StreamedAnswer:
-        """The answer with these parts."""
-        writer = self._writer
-        return StreamedAnswer(
-            parts, writer.content_type, headers, writer.keep_alive, self._fail, writer.cut_after_failure
-        )
-
-    async def begin(self, kept: KeptAnswers) -> AsyncGenerator[bytes, None]:
-        """The first part, empty if there is none; then all of them, the first one again."""
-        async with aclosing(self.follow(kept)) as rest:
-            first = await anext(rest, b"")
-            yield first
-            yield first
-            async for part in rest:
-                yield part
-
-    def _fail(self, error: TgError) -> bytes:
-        # Without a number: why this reader gets no more, which another one need not meet.
-        return b"" if self.told else join_output(self._writer.fail(error))
-
-    async def follow(self, kept: KeptAnswers) -> AsyncGenerator[bytes, None]:
-        """The events. Ends orderly if the answer is whole, or has failed and the reader has its last event already.
-
-        Raises:
-            TgError: the answer has failed; or no more of it can be read.
-        """
-        cutter, rest = self._cutter, b""
-        async with aclosing(self._read_log(kept)) as steps:
-            async for step in steps:
-                if isinstance(step, KeptAnswer):
-                    if not self._over and (failed := self._end(step)):
-                        yield failed
-                        raise self._find_failure(step)
-                    if cutter.number <= cutter.after:
-                        raise BadRequest(f"the stream has ended with event {cutter.number - 1}: none has your number")
-                    return
-                *lines, rest = (rest + step).split(b"\n")
-                if data := b"".join(map(self._write, filter(None, lines))):
-                    yield data
-                if self._refusal is not None:
-                    raise self._refusal
-                if not step:
-                    # Every reader got its events from the log, so no other one's log can lack them.
-                    if cutter.after >= cutter.number:
-                        raise BadRequest("the stream has no event of your number yet: give the id of your last event")
-                    yield self._writer.keep_alive
-                # Kept records may come all at once: give other streams a turn in between.
-                await asyncio.sleep(0)
-
-    async def _read_log(self, kept: KeptAnswers) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        """As `KeptAnswers.follow`; behind the last record the log need not tell its end, since the answer is whole."""
-        try:
-            async with aclosing(kept.follow(self._name)) as steps:
-                async for step in steps:
-                    yield step
-        except (NotFound, BusError):
-            if not self._over:
-                raise
-
-    def _write(self, line: bytes) -> bytes:
-        """The events of one record; none after a record that the writer refuses."""
-        if self._refusal is not None:
-            return b""
-        try:
-            record = self._name_calls(decode(self._writer.record_type, line))
-            data = join_output(self._writer.write(record))
-        except TgError as refusal:
-            self._refusal = refusal
-            return b""
-        self._over = record.last
-        return self._cutter.add(data + join_output(self._writer.end()) if record.last else data)
-
-    def _name_calls(self, record: Any) -> Any:
-        """The record with an id for each call that begins without one: a writer would make up a new one."""
-        named = list[ToolCallDelta]()
-        for call in getattr(record, "tool_calls", ()):
-            place = record.index, call.index
-            begins = not call.id and place not in self._calls
-            self._calls.add(place)
-            named.append(replace(call, id=f"call_{self._name[-32:]}%02d%02d" % place) if begins else call)
-        return replace(record, tool_calls=tuple(named)) if named else record
-
-    def _end(self, answer: KeptAnswer) -> bytes:
-        """The event of a failure; empty if the reader has it already."""
-        if answer.cut:
-            raise TooLarge("the events of this stream are too many to be kept")
-        failed = self._cutter.add(join_output(self._writer.fail(self._find_failure(answer))))
-        self.told = bool(failed)
-        return failed
-
-    def _find_failure(self, answer: KeptAnswer) -> TgError:
-        end = decode(RecordedEnd, answer.end) if answer.outcome == "ended" else RecordedEnd(0)
-        if end.cancelled or answer.outcome == "cancelled":
-            return Cancelled("the stream was cancelled")
-        if end.error is None:
-            return Unavailable("what made the stream has ended, or has lost the bus: ask again")
-        # Who made it knows no door, so the log has the record's names of fields.
-        error, fields = TgError.of(end.error), self._writer.fields
-        return error if fields is None else fields.translate(error)
+def _read_period(period: str) -> int:
+    found = _PERIOD.fullmatch(period)
+    seconds = int(found[1]) * _SECONDS[found[2]] if found else 0
+    if not 0 < seconds <= KEPT_SECONDS:
+        raise BadRequest(f"{KEEP_FIELD} says how long to keep the stream: 90s, 10m or 2h, and 24h at most")
+    return seconds
 
 
 async def _lead(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -304,5 +237,16 @@ async def _lead(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerat
             yield part
 
 
+async def _read_ahead(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The first part, to see whether there is one; then all of them, the first one again."""
+    # Begun, it closes what it reads when it is closed: the answer to a HEAD reads no part.
+    async with aclosing(parts):
+        if first := await anext(parts, b""):
+            yield first
+            yield first
+        async for part in parts:
+            yield part
+
+
 NO_STREAMS: Final = KeptStreams({}, float)
-"""Those of a process without a gateway."""
+"""The kept streams of a process without a gateway: none."""

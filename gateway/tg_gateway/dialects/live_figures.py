@@ -1,4 +1,4 @@
-"""Dialect -> gateway: what the gateway does now, and how one of its streams is stopped."""
+"""Dialect -> gateway: what all gateways do now, and how one of their streams is stopped."""
 
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -7,10 +7,10 @@ from tg_schema.errors import NotFound
 
 
 class LiveFigures:
-    """What a gateway does now: nothing, where none runs. `sees` is always as `Call.sees`."""
+    """What the gateways of a bus do now; this one, for a process without a gateway, refuses. `sees`: as `Call.sees`."""
 
-    def show(self, sees: str | None) -> bytes:
-        """The JSON of a `LiveDocument`.
+    async def show(self, sees: str | None) -> bytes:
+        """The JSON of a `LiveDocument`; it takes half a second if nobody has looked just before.
 
         Raises:
             NotFound: no gateway runs here.
@@ -25,15 +25,15 @@ class LiveFigures:
 
         Raises:
             NotFound: as `show`.
-            RateLimited: too many follow.
+            RateLimited: too many clients follow the document.
         """
         raise NotFound("no gateway runs in this process")
 
-    def stop(self, stream: str, sees: str | None) -> None:
+    async def stop(self, stream: str, sees: str | None) -> None:
         """End a stream with the error `Cancelled`, which stops its model.
 
         Raises:
-            NotFound: it has ended, is another key's, or never was.
+            NotFound: the stream has ended or is another key's, or its gateway does not answer.
         """
         raise NotFound("no gateway runs in this process")
 

@@ -11,24 +11,24 @@ tenth of a millisecond."""
 
 
 def append_output(first: Output, second: Output) -> Output:
-    """Both, one after the other; pieces are not copied."""
+    """Join both, one after the other; pieces are not copied."""
     if isinstance(first, bytes) and isinstance(second, bytes):
         return first + second
     return (*split_output(first), *split_output(second))
 
 
 def split_output(output: Output) -> tuple[bytes, ...]:
-    """Its pieces."""
+    """The pieces of an output."""
     return (output,) if isinstance(output, bytes) else output
 
 
 def join_output(output: Output) -> bytes:
-    """Its bytes; pieces are copied."""
+    """The bytes of an output; pieces are copied."""
     return output if isinstance(output, bytes) else b"".join(output)
 
 
 def measure_output(output: Output) -> int:
-    """Its size in bytes."""
+    """The size of an output in bytes."""
     return sum(map(len, split_output(output)))
 
 

@@ -34,10 +34,10 @@ class Writer(ABC, Generic[Record]):
             take every orderly end for a whole answer.
         events_apart: whether each server-sent event is an HTTP chunk of its own, for clients that take the data
             of one read for one event.
-        form: what `Dialect.restore` makes a writer of equal bytes of, before the first record; it can be encoded as
-            JSON. None = the answer cannot be kept as a stream.
-        record_type: the type of the records, where there is a form.
-        fields: where there is a form, the client's names of a request's fields, as of its `Ask`.
+        form: before the first record, all that `Dialect.restore` needs to make a writer of the same bytes; it can be
+            encoded as JSON. None = the answer cannot be kept as a stream.
+        record_type: the type of the records.
+        fields: if the answer is kept, the client's names of a request's fields, as in its `Ask`.
     """
 
     content_type: str = "text/event-stream; charset=utf-8"
@@ -138,7 +138,6 @@ class CompletionWriter(WholeWriter[Any]):
 
     Args:
         make: returns the body of all records. It can be pickled: a function of a module, or a `partial` of one.
-        headers: further headers of the answer.
         content_type: the header of a good answer.
         record: the type of the records.
     """
@@ -146,13 +145,12 @@ class CompletionWriter(WholeWriter[Any]):
     def __init__(
         self,
         make: Callable[[Sequence[Any]], bytes],
-        headers: Mapping[str, str] = _NO_HEADERS,
         content_type: str = BodyWriter.content_type,
         record: type[Any] = TextCompletionResponse,
     ) -> None:
         super().__init__(record)
+        self.record_type = record
         self._make = make
-        self.headers = headers
         self.content_type = content_type
 
     @override

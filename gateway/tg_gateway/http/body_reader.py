@@ -16,7 +16,7 @@ INFLATE_STEP_BYTES = 64 * 1024
 _ENCODING_BROKEN: Final = "the body's transfer or content encoding is broken"
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _WINDOWS: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
-"""The encodings that are known; their values are zlib's `wbits`."""
+"""The known encodings, each with zlib's `wbits` for it."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -80,7 +80,7 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
 
     Raises:
         TooLarge: it inflates to more bytes than the limit; at most one step beyond it is inflated.
-        BadRequest: it ends too early.
+        BadRequest: the body ends too early.
         zlib.error: it is not of this encoding.
     """
     # No body is a valid body, whatever the header says; zlib would take it for one that ends too early.

@@ -49,7 +49,7 @@ class BodyStream(web.StreamResponse, Sink):
 
     Args:
         request: the client's request. An HTTP/1.0 client gets the same body unchunked, ended by the connection's end.
-        head: has the content type, what to send in silence, and what to say of a failure.
+        head: has the content type, the bytes to send during silence, and what to do after a failure.
         headers: further headers; names and values are ours, free of line breaks.
         keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
         patience: seconds that waiting bytes may stay unread before the connection is cut.
@@ -124,7 +124,7 @@ class BodyStream(web.StreamResponse, Sink):
         if last:
             self._ended = True
             data += END_OF_BODY if self._chunked else b""
-        # Also for an empty answer: one without any event still needs its head.
+        # Send the head for an empty answer too: an answer without any event still needs it.
         if not self.started and (data or last):
             data = self._head() + data
             self.started = True
@@ -174,7 +174,7 @@ class BodyStream(web.StreamResponse, Sink):
             await self._drain_once()
             while self._unwritten:
                 self._write(self._unwritten.popleft())
-                # The connection takes it in the next turn; then the client may have to be waited for.
+                # The connection takes this slice in the next turn; then we may have to wait for the client.
                 await asyncio.sleep(0)
                 await self._drain_once()
         except TimeoutError:

@@ -36,7 +36,7 @@ class Health:
     """`/health` and `/ready`, which needs a live processor of each of these routes.
 
     A plain peer announces nothing, so its state is unknown. A flow that an edit adds is not needed: until its model is
-    open, the others can be asked. One that goes and comes back is needed again as soon as it has been found served.
+    open, the others can be asked. A flow that goes and comes back is needed again as soon as it has been found served.
     """
 
     def __init__(self, requestor: Requestor, needed: Iterable[Route[Any, Any]], relay: Relay, limits: Limits) -> None:
@@ -50,7 +50,7 @@ class Health:
         self._refusal: str | None = None
 
     def follow(self, routes: Iterable[Route[Any, Any]]) -> None:
-        """Need no longer what is not among these routes of an edited file."""
+        """Stop waiting for services that the edited file does not have."""
         kept = {_name(route): route for route in routes}
         self._needed = tuple(kept[name] for name in self._names if name in kept)
         self._gone.update(name for name in self._names if name not in kept)

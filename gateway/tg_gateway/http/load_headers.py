@@ -11,45 +11,37 @@ from tg_base.protocol import Route
 from tg_base.telemetry import LOAD_RESPONSE_HEADER, MODEL_LOADS
 
 
-class LoadHeaders:
-    """Makes load headers from what this process knows of a queue's processors.
+def make_load_headers(requestor: Requestor, form: str | None, route: Route[Any, Any]) -> dict[str, str]:
+    """The header, from what this process knows of a queue's processors; empty if none is wanted, or of an unknown form.
 
     Args:
-        requestor: knows them, once it is entered.
+        requestor: knows the processors.
+        form: the request's `LOAD_REQUEST_HEADER`: `text` or `json`.
+        route: the service that answers; for a route, its first model with a processor is described.
     """
+    wanted = (form or "").strip().upper()
+    if wanted not in {"TEXT", "JSON"}:
+        return {}
+    metrics = _measure(requestor, route)
+    if wanted == "JSON":
+        return {LOAD_RESPONSE_HEADER: f"JSON {json.dumps({'named_metrics': metrics})}"}
+    text = ", ".join(f"named_metrics.{name}={value}" for name, value in metrics.items())
+    return {LOAD_RESPONSE_HEADER: f"TEXT {text}"}
 
-    def __init__(self, requestor: Requestor) -> None:
-        self._requestor = requestor
 
-    def make(self, form: str, route: Route[Any, Any]) -> dict[str, str]:
-        """The header; empty if the form is unknown.
-
-        Args:
-            form: the request's `LOAD_REQUEST_HEADER`: `text` or `json`.
-            route: the service that answers; of a route's models, the first that has a processor is described.
-        """
-        wanted = form.strip().upper()
-        if wanted not in {"TEXT", "JSON"}:
-            return {}
-        metrics = self._measure(route)
-        if wanted == "JSON":
-            return {LOAD_RESPONSE_HEADER: f"JSON {json.dumps({'named_metrics': metrics})}"}
-        text = ", ".join(f"named_metrics.{name}={value}" for name, value in metrics.items())
-        return {LOAD_RESPONSE_HEADER: f"TEXT {text}"}
-
-    def _measure(self, route: Route[Any, Any]) -> dict[str, float]:
-        queue = self._requestor.routes.find_live(route).request
-        serving = self._requestor.presence.serving(queue)
-        models = dict.fromkeys(model for presence in serving for model in presence.models)
-        here = [load for load in map(MODEL_LOADS.look, models) if load is not None]
-        if here:
-            # Our own count is current; announcements are up to a second old.
-            usage = sum(load.cached for load in here) / max(1, sum(load.cache for load in here))
-            return {
-                "kv_cache_usage_perc": round(min(1.0, usage), 6),
-                "num_requests_waiting": sum(load.waiting for load in here),
-                "num_requests_running": sum(load.running for load in here),
-            }
-        running = sum(presence.in_flight for presence in serving)
-        waiting = max(0, self._requestor.admission.unanswered[queue] - running)
-        return {"num_requests_waiting": waiting, "num_requests_running": running}
+def _measure(requestor: Requestor, route: Route[Any, Any]) -> dict[str, float]:
+    queue = requestor.routes.find_live(route).request
+    serving = requestor.presence.serving(queue)
+    models = dict.fromkeys(model for presence in serving for model in presence.models)
+    here = [load for load in map(MODEL_LOADS.look, models) if load is not None]
+    if here:
+        # Our own count is current; announcements are up to a second old.
+        usage = sum(load.cached for load in here) / max(1, sum(load.cache for load in here))
+        return {
+            "kv_cache_usage_perc": round(min(1.0, usage), 6),
+            "num_requests_waiting": sum(load.waiting for load in here),
+            "num_requests_running": sum(load.running for load in here),
+        }
+    running = sum(presence.in_flight for presence in serving)
+    waiting = max(0, requestor.admission.unanswered[queue] - running)
+    return {"num_requests_waiting": waiting, "num_requests_running": running}

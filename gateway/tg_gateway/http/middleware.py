@@ -21,11 +21,12 @@ from tg_gateway.access import (
     Authenticator,
     Limits,
     Origins,
+    Principal,
     UnauthenticatedLimit,
     find_token,
     preflight_headers,
 )
-from tg_gateway.dialects import MAX_WRITE_BYTES, Answer, Call, Catalogue, Dialect, Mount, format_retry_after
+from tg_gateway.dialects import MAX_WRITE_BYTES, Answer, Call, Catalogue, Mount, format_retry_after
 from tg_gateway.http.sliced_body import SlicedBody
 from tg_gateway.http.unreadable_head import UnreadableHead
 from tg_gateway.relay import DEFECT_MESSAGE
@@ -40,7 +41,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Key under which a handler finds the request's line of the access log."""
 CLOSES: Final = web.RequestKey("closes", bool)
-"""Set on a request after which its connection closes, whatever the client would like."""
+"""Set on a request after which its connection closes, even if the client wants to keep it."""
+PRINCIPAL: Final = web.RequestKey("principal", Principal)
+"""Key under which a handler finds who shows a token in the head, if tokens are required."""
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 """Key under which a handler finds the CORS headers of the answer."""
 OPEN_PATHS: Final = frozenset(
@@ -72,16 +75,14 @@ _MESSAGES: Final = {
 
 
 class Door(msgspec.Struct, frozen=True):
-    """The mount and the dialect of a request.
+    """The mount of a request.
 
     Attributes:
-        dialect: writes the request's refusals.
-        mount: None if no mount has this path and method.
+        mount: its dialect writes the request's refusals. It has no path if no mount of the table has the request's.
         call: the request as the dialect reads it.
     """
 
-    dialect: Dialect
-    mount: Mount | None
+    mount: Mount
     call: Call
 
 
@@ -111,8 +112,7 @@ class Router:
         """Each method and path once. GET serves HEAD too, unless HEAD has its own row or all GET rows are sockets."""
 
         async def choose(request: web.Request) -> web.StreamResponse:
-            mount = request[DOOR].mount
-            return await (socket if mount is not None and mount.socket else http)(request)
+            return await (socket if request[DOOR].mount.socket else http)(request)
 
         # Most paths have a single row, and need no coroutine to choose one, which would last as long as the answer.
         handlers = {(True, False): socket, (False, True): http, (True, True): choose}
@@ -135,24 +135,24 @@ class Router:
         rows = self._rows.get((request.method, path)) or (
             self._rows.get(("GET", path)) if request.method == "HEAD" else None
         )
-        mount = None if rows is None else rows[0] if len(rows) == 1 else _choose(rows, request.headers)
-        dialect = self._nearest(request.path) if mount is None else mount.dialect
-        operation = "" if mount is None else mount.operation
-        call = Call(operation, self.catalogue, request.headers, request.match_info, request.query, "")
-        return Door(dialect, mount, call)
+        if not rows:
+            mount = self._make_nearest(request.path)
+        else:
+            mount = rows[0] if len(rows) == 1 else _choose(rows, request.headers)
+        call = Call(mount.operation, self.catalogue, request.headers, request.match_info, request.query, "")
+        return Door(mount, call)
 
     def find_nearest(self, path: str, request_id: str) -> Door:
         """The `Door` of a request that no mount can read."""
         rows = self._rows.get(("GET", path)) or self._rows.get(("POST", path))
-        dialect = _choose(rows, {}).dialect if rows else self._nearest(path)
-        return Door(dialect, None, Call("", self.catalogue, {}, {}, {}, request_id))
+        mount = _choose(rows, {}) if rows else self._make_nearest(path)
+        return Door(mount, Call("", self.catalogue, {}, {}, {}, request_id))
 
-    def _nearest(self, path: str) -> Dialect:
-        # An unknown path is refused in the shape of the protocol whose paths resemble it most: its client can
-        # read that.
+    def _make_nearest(self, path: str) -> Mount:
+        """A mount that refuses an unknown path in the shape of the protocol whose paths resemble it most."""
         segments = path.strip("/").split("/")
         row = max(self._segments, key=lambda row: (_count_common(row[1], segments), row[0].dialect.precedence))
-        return row[0].dialect
+        return Mount("", "", row[0].dialect, "")
 
 
 class Middleware:
@@ -195,14 +195,13 @@ class Middleware:
         door.call.request_id = request_id = given if given and _REQUEST_ID.fullmatch(given) else new_id()
         entry = request[ENTRY] = AccessLogEntry("http", request_id)
         entry.traceparent = request.headers.get("traceparent")
-        name = None if door.mount is None else door.mount.door
-        entry.span = trace.Span.at_door(request_id, entry.traceparent, name)
+        entry.span = trace.Span.at_door(request_id, entry.traceparent, door.mount.door or None)
         trace.enter(entry.span)
         if entry.span.began:
-            entry.name = request.method if door.mount is None else f"{request.method} {door.mount.path}"
+            entry.name = f"{request.method} {door.mount.path}".rstrip()
         origin, host = request.headers.get("Origin"), request.headers.get("Host")
         request[CORS_HEADERS] = self._origins.headers(origin)
-        probed = door.mount is not None and door.mount.keyless and not door.mount.socket
+        probed = door.mount.keyless and not door.mount.socket
         entry.routine = request.method in {"GET", "HEAD"} and (probed or request.path in _MONITORED_PATHS)
         request[CLOSES] = self._shared.handing_over
         try:
@@ -225,12 +224,12 @@ class Middleware:
                     entry.end(response.status, "ok")
             await self._send(request, response, entry)
         finally:
-            # Write it for a client that left too: the server cancels its handler then.
+            # Write the line for a client that has left, too: the server cancels its handler then.
             entry.write()
         return response
 
     def refuse_unreadable(self, head: UnreadableHead) -> web.Response:
-        """No line in the access log: anybody can send such bytes, and they are counted already."""
+        """Refuse without a line in the access log: anybody can send such bytes, and a metric counts them already."""
         request_id = new_id()
         response = _refuse_http(self._router.find_nearest(head.path, request_id), head.refusal, "")
         # Keep HTTP's own status: a dialect may use another one for invalid requests.
@@ -248,17 +247,22 @@ class Middleware:
         return web.Response(status=204, headers=headers)
 
     def _check_key(self, request: web.Request, door: Door, entry: AccessLogEntry) -> None:
-        if request.path not in OPEN_PATHS and not (door.mount and door.mount.keyless):
-            if not self._authenticator.required:
-                entry.key = ANYBODY.name
-            else:
-                entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
-                self._unauthenticated.forget(request.transport)
-                if request.path in self._shown:
-                    self._authenticator.rights.check_admin(entry.key)
-            rights = self._authenticator.rights
-            door.call.stores = rights.stores and entry.key not in rights.storeless
-            door.call.sees = None if not self._authenticator.required or entry.key in rights.admins else entry.key
+        keyless = request.path in OPEN_PATHS or door.mount.keyless
+        # The key of a socket may come in a message instead.
+        if keyless and not (door.mount.socket and find_token(request.headers)):
+            return
+        if not self._authenticator.required:
+            entry.key = ANYBODY.name
+        else:
+            principal = self._authenticator.check(find_token(request.headers), request.remote or "")
+            request[PRINCIPAL], entry.key = principal, principal.name
+            self._unauthenticated.forget(request.transport)
+            if request.path in self._shown:
+                self._authenticator.rights.check_admin(entry.key)
+        rights = self._authenticator.rights
+        door.call.stores = entry.key in rights.storing
+        door.call.attaches = entry.key in rights.attaching
+        door.call.sees = None if not self._authenticator.required or entry.key in rights.admins else entry.key
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
@@ -306,7 +310,7 @@ def make_response(answer: Answer) -> web.Response:
 
 def _refuse(door: Door, error: TgError, status: int) -> web.Response:
     """Refuse in the dialect's shape, with the matching HTTP headers."""
-    answer = door.dialect.refuse(error, status, door.call)
+    answer = door.mount.dialect.refuse(error, status, door.call)
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = format_retry_after(error.retry_after)

@@ -1,7 +1,6 @@
 """Installed packages -> further pages beside `/metrics`, by the entry points of the group `tokengrid.pages`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
 import structlog
@@ -9,7 +8,6 @@ from aiohttp import web
 
 from tg_base.runtime import find_entry_points, translate_defects
 from tg_schema.errors import Unavailable
-from tg_schema.live import LivePool
 
 log = structlog.get_logger()
 
@@ -32,10 +30,6 @@ class Page(ABC):
     summary: ClassVar[str]
     answer: ClassVar[Any]
 
-    def list_pools(self) -> Iterable[tuple[str, LivePool]]:
-        """The pools of model servers that it shows, by name, for the live view."""
-        return ()
-
     @abstractmethod
     async def show(self, request: web.Request) -> web.Response:
         """The page as it is now."""
@@ -45,7 +39,7 @@ def find_pages() -> tuple[type[Page], ...]:
     """The pages of all packages that are installed; each is imported.
 
     Raises:
-        Unavailable: one cannot be loaded; the message names its distribution.
+        Unavailable: a page cannot be loaded; the message names its distribution.
     """
     pages: list[type[Page]] = []
     for point in find_entry_points(PAGES):

@@ -1,4 +1,4 @@
-"""Bytes that are no request -> the reason, and the door whose shape the refusal has."""
+"""Bytes that are no request -> why they are none, and the path whose door words the refusal."""
 
 import re
 from typing import Final, NamedTuple, Self

@@ -5,11 +5,11 @@ wrongly declared dead.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 
 from tg_base.bus import Entry
 from tg_base.client import StreamOrigin
+from tg_base.runtime import is_set_within
 from tg_base.telemetry import new_id
 from tg_gateway.dialects import Background
 from tg_gateway.jobs.log import JobLog, claim_of, label_asked, label_end, label_returned
@@ -27,6 +27,7 @@ class Claim:
         name: the name of the answer.
 
     Attributes:
+        owner: as given.
         own: the id that distinguishes it from others' claims.
         log: the state of its log, as far as it was read, without bodies.
         adopted: where an answer goes on, and the lines that it has; None = a model is to be asked.
@@ -34,12 +35,13 @@ class Claim:
 
     def __init__(self, logs: JobLogs, owner: str, name: str) -> None:
         self._logs = logs
-        self._owner = owner
+        self.owner = owner
         self._name = name
         self.own = new_id()
         self.log = JobLog()
         self.adopted: tuple[StreamOrigin, bytes] | None = None
         self._decided = asyncio.Event()
+        self._decided.set()
 
     @property
     def mine(self) -> bool:
@@ -56,22 +58,21 @@ class Claim:
         """Whether the response exists, and had no end when its log was last read."""
         return self.log.owner is not None and self.log.outcome == "running"
 
-    async def load(self) -> None:
-        """Read its log. Raises BusError: the bus did not answer, so nothing is known of it."""
-        await self._load()
-        # Release the log's bodies: the response may take long, and only others need them.
-        self.log.drop_bodies()
-
-    async def _load(self) -> None:
+    async def load(self) -> bytes:
+        """Read its log; the lines that it has. Raises BusError: the bus did not answer, so nothing is known of it."""
         try:
-            self.log = await self._logs.load(self._owner, self._name)
+            self.log = await self._logs.load(self.owner, self._name)
             if self.running and self.log.cancelled:
                 # The process that should stop has returned the response, or was lost.
                 end = label_end("cancelled", claim=self.log.claim, by=self.log.taker)
                 await self._logs.note(self._name, end)
-                self.log = await self._logs.load(self._owner, self._name)
+                self.log = await self._logs.load(self.owner, self._name)
         except NotFound:
             self.log = JobLog()
+        lines = b"".join(self.log.take_parts())
+        # Release the log's bodies: the response may take long, and only others need them.
+        self.log.drop_bodies()
+        return lines
 
     async def take(self) -> None:
         """Log that this process makes the answer, before it asks; `mine` tells whether it does.
@@ -83,12 +84,11 @@ class Claim:
         """
         before = self.log
         origin = None if before.origin is None else before.origin._replace(attempt=before.origin.attempt + 1)
-        asked = label_asked(self.own, before.taker, origin, adopts=bool(before.taker))
+        asked = label_asked(self.own, before.taker, origin)
         await self._logs.note(self._name, asked)
-        await self._load()
+        lines = await self.load()
         if self.mine and before.origin is not None:
-            self.adopted = before.origin, b"".join(self.log.take_parts())
-        self.log.drop_bodies()
+            self.adopted = before.origin, lines
 
     def note(self, entry: Entry) -> None:
         """One more entry of the log."""
@@ -104,10 +104,15 @@ class Claim:
         """
         self._decided.clear()
         if not await writer.note(label_asked(self.own, self.log.taker, origin)):
+            self._decided.set()
             return False
         await self._decided.wait()
         writer.by = self.log.taker
         return self.mine
+
+    async def until_decided(self, seconds: float) -> None:
+        """Return once the log tells whose what is just being asked is, or after `seconds`."""
+        await is_set_within(self._decided, seconds)
 
     async def outlast(self) -> bool:
         """Read on until the response, which another process makes, is over; returns whether it is not.
@@ -117,27 +122,19 @@ class Claim:
         Raises:
             BusError: as `take`.
         """
-        async with aclosing(self._logs.watch(self._name, self.log.position)) as entries:
-            while self.running and self.log.taker:
-                try:
-                    entry = await anext(entries)
-                except StopAsyncIteration:
-                    return False
-                if entry is not None:
-                    self.note(entry)
-                elif self.log.origin is not None:
-                    break
-                else:
+        async with aclosing(self._logs.follow(self._name, self.log)) as entries:
+            async for entry in entries:
+                self.log.drop_bodies()
+                if not self.log.taker or (entry is None and self.log.origin is not None):
+                    return self.running
+                if entry is None:
                     await self._logs.declare_dead(self._name, self.log)
-        return self.running
+        return False
 
-    @asynccontextmanager
-    async def write(self, background: Background) -> AsyncIterator[JobWriter]:
-        """Write the answer. Raises BusError."""
+    def write(self, background: Background) -> AbstractAsyncContextManager[JobWriter]:
+        """Enter what is returned to write the answer, as `JobLogs.write`."""
         self._logs.written.mark(self._name, waits=False)
-        log = self.log
-        async with self._logs.write(background, parts=log.part_count, claim=log.claim, by=log.taker) as writer:
-            yield writer
+        return self._logs.write(background, self.log)
 
     async def give_back(self, *, spent: bool = False) -> None:
         """Let the response wait again: no model works on it. Raises BusError as `take`.

@@ -15,30 +15,17 @@ from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
 WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "records", "alive", "begun", "cancel", "end"
-QUEUED, ASKED, RETURNED = "queued", "asked", "returned"
+QUEUED, ASKED, RETURNED, LEFT, FREED = "queued", "asked", "returned", "left", "freed"
 """The kinds of entries."""
-_RENDERED: Final = "part"
-"""The kind of a part that the version before has written, as its dialect shows it."""
-_RECORDED: Final = "recorded"
-"""The outcome "ended" of an answer of records: for the version before, which cannot show them, it has died."""
 
-_KEY: Final = "key"
-_EXPIRES: Final = "expires"
-_CLAIM: Final = "claim"
-_OVER: Final = "over"
-_ADOPTS: Final = "adopts"
-_TAKEN: Final = "taken"
+_KIND, _CLAIM, _BY = "kind", "claim", "by"
+"""Properties of entries; of a first one,"""
+_KEY, _EXPIRES, _WAITS, _ATTEMPTS = "key", "expires", "waits", "attempts"
+"""of notes who makes the answer,"""
+_OVER, _SPENT, _RESUMES = "over", "spent", "resumes"
 _ORIGIN: Final = ("stream", "attempt", "processor")
-_WAITS: Final = "waits"
-_ATTEMPTS: Final = "attempts"
-_BY: Final = "by"
-_SPENT: Final = "spent"
-_RESUMES: Final = "resumes"
-_KIND: Final = "kind"
-_NUMBER: Final = "number"
-_OUTCOME: Final = "outcome"
-_CUT: Final = "cut"
-_FREE: Final = "free"
+"""of parts, requests to stop, and ends."""
+_NUMBER, _TAKEN, _AT, _OUTCOME, _CUT, _FREE = "number", "taken", "at", "outcome", "cut", "free"
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
@@ -69,7 +56,7 @@ def label_part(number: int, by: str | None = None, claim: str = "", taken: int =
         claim: as of an end.
         taken: frames of the answer that the parts up to this one have, as `ResponseStream.taken`.
     """
-    return {_KIND: PART, _NUMBER: str(number), **_sign(by, claim)} | ({_TAKEN: str(taken)} if taken else {})
+    return {**label(PART, by, claim), _NUMBER: str(number)} | ({_TAKEN: str(taken)} if taken else {})
 
 
 def label_end(
@@ -85,25 +72,21 @@ def label_end(
         by: the claim of the process that makes the answer, "" = no process does; the end does not count if another
             one does. None = it counts.
     """
-    own = _sign(by, claim)
-    told = _RECORDED if outcome == "ended" else outcome
-    return {_KIND: END, _OUTCOME: told} | own | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
+    notes = ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
+    return {**label(END, by, claim), _OUTCOME: outcome} | notes
 
 
-def label_asked(
-    claim: str, over: str = "", origin: StreamOrigin | None = None, *, adopts: bool = False
-) -> Mapping[str, str]:
+def label_asked(claim: str, over: str = "", origin: StreamOrigin | None = None) -> Mapping[str, str]:
     """The properties of a note that a process makes the answer: a model may be asked once this is in the log.
 
     Args:
         claim: of that process.
         over: the claim that it replaces; the note is void if another one has the answer.
         origin: where the answer is made, and another process may adopt it; None = nowhere.
-        adopts: whether it reads on in the answer of the replaced one, whose model goes on.
     """
     place = {} if origin is None else dict(zip(_ORIGIN, map(str, origin), strict=True))
     own = {_KIND: ASKED, _CLAIM: claim, **place}
-    return own | ({_OVER: over} if over else {}) | ({_ADOPTS: "1"} if adopts else {})
+    return own | ({_OVER: over} if over else {})
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
@@ -117,13 +100,14 @@ def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str
     return {_KIND: RETURNED, _CLAIM: claim} | ({} if resumes is None else {_SPENT: "1", _RESUMES: str(resumes)})
 
 
+def label_cancel(at: float) -> Mapping[str, str]:
+    """The properties of a request to stop that says when it came (wall clock)."""
+    return {**label(CANCEL), _AT: str(at)}
+
+
 def label(kind: str, by: str | None = None, claim: str = "") -> Mapping[str, str]:
     """The properties of an entry that says nothing else. `by` and `claim`: as of an end."""
-    return {_KIND: kind} | _sign(by, claim)
-
-
-def _sign(by: str | None, claim: str) -> dict[str, str]:
-    return ({_CLAIM: claim} if claim else {}) | ({} if by is None else {_BY: by})
+    return {_KIND: kind} | ({_CLAIM: claim} if claim else {}) | ({} if by is None else {_BY: by})
 
 
 def is_late(entry: Entry, claim: str) -> bool:
@@ -132,7 +116,7 @@ def is_late(entry: Entry, claim: str) -> bool:
     A bus may store an end twice, a reader may write one while the name is freed and reused, and a gateway wrongly
     declared dead may go on.
     """
-    return kind_of(entry) in {PART, BEGUN, CANCEL, END} and entry.properties.get(_CLAIM, claim) != claim
+    return kind_of(entry) in {PART, BEGUN, CANCEL, END, LEFT, FREED} and entry.properties.get(_CLAIM, claim) != claim
 
 
 def kind_of(entry: Entry) -> str:
@@ -146,11 +130,13 @@ def claim_of(entry: Entry) -> str:
 
 
 class NameTaken(BadRequest):
-    """An answer of this chosen name is kept, or is being made.
+    """An answer of this name is kept, or is being made, which the request does not join.
 
     Args:
         field: the request's field from which the name is made.
     """
+
+    status = 409
 
     def __init__(self, field: str = "name") -> None:
         super().__init__(
@@ -170,6 +156,7 @@ class JobLog:
         attempts: how many were begun, without those in which no model was asked.
         resumes: after a lost attempt, when the next one may begin, by the wall clock.
         cancelled: whether a client has cancelled it.
+        cancelled_at: when it first did so, by the wall clock; 0 = not stated.
         outcome: its state.
         position: the position of the last entry.
         free: whether the next head restarts the log.
@@ -196,15 +183,14 @@ class JobLog:
         """Forget everything after the first entry."""
         self.taker = ""
         self.cancelled = False
+        self.cancelled_at = 0.0
         self.attempts = 0
         self.resumes = 0.0
         self.outcome: Outcome = "running"
         self.free = False
         self._end = b""
-        self._cut = self._rendered = False
-        self._begun = False
-        # Whether anything of the answer was written.
-        self._told = False
+        self._cut = False
+        self._begun = self._left = False
         self.part_count = self.taken = 0
         self.origin: StreamOrigin | None = None
         self._parts: list[bytes] = []
@@ -219,6 +205,9 @@ class JobLog:
         elif self.free and kind == HEAD and entry.properties.get(_KEY) == self.owner:
             self._empty()
             self._begin(kind, entry)
+        elif kind in {LEFT, FREED} and not is_late(entry, self.claim):
+            self._left = True
+            self.free = self.free or (kind == FREED and self.outcome != "running")
         # Nothing after an end counts: if two writers each appended one, all readers use the first.
         elif self.owner is not None and self.outcome == "running":
             if kind in {ASKED, RETURNED}:
@@ -235,13 +224,12 @@ class JobLog:
             return
         if kind == PART:
             self._add_part(entry)
-        elif kind == _RENDERED:
-            self._told = self._cut = True
         elif kind == BEGUN:
             self._begun = True
             self._parts.append(BEGUN_LINES)
         elif kind == CANCEL:
             self.cancelled = True
+            self.cancelled_at = self.cancelled_at or _read_number(entry, _AT, 0.0)
         elif kind == END:
             self._finish(entry)
 
@@ -256,15 +244,20 @@ class JobLog:
         return self.waits is not None and not self.taker and self.outcome == "running"
 
     @property
+    def empty(self) -> bool:
+        """Whether nothing of the answer was written."""
+        return not (self.part_count or self._cut)
+
+    @property
     def repeatable(self) -> bool:
         """Whether a model may be asked again if the taker is lost: the client permits it, and has read nothing."""
         lives = self.outcome == "running" and not self.cancelled
-        return lives and bool(self.taker) and not self._told and self.attempts < self._max_attempts
+        return lives and bool(self.taker) and self.empty and self.attempts < self._max_attempts
 
     def label_loss(self, outcome: Outcome) -> Mapping[str, str]:
         """The properties of the end that a reader appends if the writer is lost, or none has come in time."""
         # A chosen name is free if nothing of the answer was sent: its head may come from an append that seemed to fail.
-        frees = bool(self.claim) and not (self.part_count or self._cut)
+        frees = bool(self.claim) and self.empty
         # Signed even if nobody makes it: if another process does from now on, this end does not count.
         return label_end(outcome, claim=self.claim, frees=frees, by=self.taker)
 
@@ -286,7 +279,7 @@ class JobLog:
     def answer(self) -> KeptAnswer:
         """The answer as it is now."""
         begun = self._begun or self.outcome == "ended"
-        return KeptAnswer(self._head, self._end, self.outcome, self._cut, begun, self._rendered)
+        return KeptAnswer(self._head, self._end, self.outcome, self._cut, begun, self._left)
 
     def _begin(self, kind: str, entry: Entry) -> None:
         if kind not in {WHOLE, HEAD}:
@@ -305,7 +298,8 @@ class JobLog:
         """The first of several processes that ask for the answer has it: only that one asks a model or returns it."""
         properties, claim = entry.properties, claim_of(entry)
         if kind == ASKED and claim and properties.get(_OVER, "") == self.taker:
-            self.attempts += claim != self.taker and _ADOPTS not in properties
+            # Who has it from another one goes on there.
+            self.attempts += not self.taker
             self.taker, self.origin = claim, _read_origin(entry)
         elif kind == RETURNED and claim and claim == self.taker:
             spent = _SPENT in properties
@@ -314,7 +308,6 @@ class JobLog:
             self.taker, self.origin, self._begun = "", None, False
 
     def _add_part(self, entry: Entry) -> None:
-        self._told = True
         number = _read_number(entry, _NUMBER, -1.0)
         # A broker may have stored a part twice. If a part is missing, the rest is useless.
         if number == self.part_count and not self._cut:
@@ -327,8 +320,6 @@ class JobLog:
 
     def _finish(self, entry: Entry) -> None:
         outcome = entry.properties.get(_OUTCOME, "")
-        self._rendered = outcome == "ended"
-        outcome = "ended" if outcome == _RECORDED else outcome
         self.outcome = cast("Outcome", outcome) if outcome in _OUTCOMES - {"running"} else "died"
         self._end = entry.body
         self._cut = self._cut or _CUT in entry.properties

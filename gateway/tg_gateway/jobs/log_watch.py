@@ -1,47 +1,14 @@
-"""Log -> its entries as they come; whether its writer has fallen silent, and who follows. No clocks are compared."""
+"""Logs that are read -> whether their writers have fallen silent, and who follows them. No clocks are compared."""
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
-from tg_base.bus import Bus, Entry
+from tg_base.runtime import counted
 from tg_schema.errors import RateLimited
 
 MAX_SEEN_LOGS: Final = 10_000
-
-
-async def watch(bus: Bus, topic: str, position: str, silence: float) -> AsyncGenerator[Entry | None, None]:
-    """The entries behind a position, until the log is erased.
-
-    None in place of an entry says that no entry has come for `silence` seconds.
-
-    Raises:
-        BusError: the bus did not answer, so there may be more entries.
-    """
-    while True:
-        async with bus.follow(topic, position) as entries:
-            try:
-                while (entry := await _next_within(entries, silence)) is not None:
-                    position = entry.position
-                    yield entry
-            except StopAsyncIteration:
-                return
-        # Our own connection may be the silent one: open a new reader to find out.
-        known = await bus.read(topic)
-        if not known:
-            return
-        if known[-1].position == position:
-            yield None
-
-
-async def _next_within(entries: AsyncIterator[Entry], seconds: float) -> Entry | None:
-    try:
-        async with asyncio.timeout(seconds):
-            return await anext(entries)
-    except TimeoutError:
-        return None
 
 
 class SeenLogs:
@@ -78,7 +45,7 @@ class SeenLogs:
 
 
 class FollowerCount:
-    """Limits the clients that read a kept response at the same time.
+    """Limits who follows what is kept at the same time: clients their responses, this gateway batches that it makes.
 
     Args:
         most: the most clients of one key.
@@ -90,8 +57,7 @@ class FollowerCount:
         self._most_in_all = most_in_all
         self._following: Counter[str] = Counter()
 
-    @contextmanager
-    def enter(self, key: str) -> Iterator[None]:
+    def enter(self, key: str) -> AbstractContextManager[None]:
         """Count one client of a key while the block runs.
 
         Raises:
@@ -99,9 +65,4 @@ class FollowerCount:
         """
         if self._following[key] >= self._most or self._following.total() >= self._most_in_all:
             raise RateLimited("too many clients follow responses of this gateway; ask again later", retry_after=1.0)
-        self._following[key] += 1
-        try:
-            yield
-        finally:
-            # In place of `[key] -= 1`: a key that has none any more is forgotten.
-            self._following -= Counter([key])
+        return counted(self._following, key)

@@ -4,10 +4,11 @@ Each answer is a log of its own, named after it, so there is no index that could
 it, also while another one writes it. Each gateway counts the bounds of a key only over what it wrote itself.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final, Self
 
 from tg_base.bus import Bus, Entry
@@ -16,7 +17,6 @@ from tg_base.runtime import running
 from tg_gateway.access import Limits
 from tg_gateway.dialects import KEPT_SECONDS, MAX_KEPT_BYTES, Background
 from tg_gateway.jobs.log import JobLog, erase_remnant, label_first
-from tg_gateway.jobs.log_watch import watch
 from tg_gateway.jobs.pauses import AttemptPauses
 from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.jobs.written import Written, WrittenLogs
@@ -27,11 +27,6 @@ ALIVE_SHARE: Final = 3
 """An answer in the background shows a sign of life this many times within the silence that would count as its death."""
 NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
 _NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
-
-
-def is_name(name: str) -> bool:
-    """Whether this can be the name of an answer."""
-    return _NAME.fullmatch(name) is not None
 
 
 class JobLogs:
@@ -151,21 +146,19 @@ class JobLogs:
         return Entry(b"", first, await self.bus.append(self.topic(name), body, first))
 
     @asynccontextmanager
-    async def write(
-        self, background: Background, *, parts: int = 0, claim: str = "", by: str = ""
-    ) -> AsyncIterator[JobWriter]:
-        """Write an answer that has begun, as `JobWriter`, while the block runs. Raises BusError as `begin`."""
-        name = background.name
-        async with self.bus.open_log(self.topic(name)) as log:
+    async def write(self, background: Background, log: JobLog) -> AsyncIterator[JobWriter]:
+        """Go on with an answer in this state, as `JobWriter`, while the block runs. Raises BusError as `begin`."""
+        async with self.bus.open_log(self.topic(background.name)) as out:
             writer = JobWriter(
-                log,
+                out,
                 keeps_parts=background.keeps_parts,
                 alive=self.silence / ALIVE_SHARE,
                 limit=self._limit,
                 part_bytes=self._part_bytes,
-                parts=parts,
-                claim=claim,
-                by=by,
+                parts=log.part_count,
+                claim=log.claim,
+                by=log.taker,
+                clock=self.clock,
             )
             async with running(writer.run()):
                 yield writer
@@ -178,7 +171,7 @@ class JobLogs:
             BusError: the bus did not answer.
         """
         # Check the name before it becomes part of a topic's name: anybody may have put it on the bus.
-        if not is_name(name):
+        if not _NAME.fullmatch(name):
             raise NotFound(NOT_FOUND)
         log = JobLog(await self.bus.read(self.topic(name)))
         # The same error as for a missing one: it must not reveal that another key's response exists.
@@ -191,15 +184,56 @@ class JobLogs:
         self.written.measure(name, log.size)
         return log
 
-    def watch(self, name: str, position: str) -> AsyncGenerator[Entry | None, None]:
-        """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
-        return watch(self.bus, self.topic(name), position, self.silence)
+    async def watch(self, name: str, position: str) -> AsyncGenerator[Entry | None, None]:
+        """The entries of an answer behind a position, until it is erased.
+
+        None in place of an entry says that no entry has come for `silence` seconds.
+
+        Raises:
+            BusError: the bus did not answer, so there may be more entries.
+        """
+        topic = self.topic(name)
+        while True:
+            with suppress(TimeoutError):
+                async with self.bus.follow(topic, position) as entries:
+                    while True:
+                        async with asyncio.timeout(self.silence):
+                            entry = await anext(entries, None)
+                        if entry is None:
+                            return
+                        position = entry.position
+                        yield entry
+            # Our own connection may be the silent one: open a new reader to find out.
+            known = await self.bus.read(topic)
+            if not known:
+                return
+            if known[-1].position == position:
+                yield None
+
+    async def follow(self, name: str, log: JobLog) -> AsyncGenerator[Entry | None, None]:
+        """Add the entries of an answer to its state as they come, until it has an end or is erased.
+
+        Yields each of them; None in place of one says that none has come for `silence` seconds. Raises BusError.
+        """
+        async with aclosing(self.watch(name, log.position)) as entries:
+            async for entry in entries:
+                if entry is not None:
+                    log.add(entry)
+                yield entry
+                if log.outcome != "running":
+                    return
 
     async def declare(self, name: str, end: Mapping[str, str], body: bytes = b"") -> None:
         """Append an end on behalf of a writer that does not answer, or never existed. Raises BusError."""
         # From now on it may be erased to make room for others.
         self.written.mark(name, waits=False)
         await self.note(name, end, body)
+
+    async def expire(self, name: str, log: JobLog) -> bool:
+        """End an answer that has waited too long; whether it has. Raises BusError."""
+        if expired := log.is_expired(self.clock()):
+            await self.declare(name, log.label_loss(log.overdue))
+        return expired
 
     async def declare_dead(self, name: str, log: JobLog) -> None:
         """End an answer whose writer is lost, unless another process may ask again. Raises BusError."""

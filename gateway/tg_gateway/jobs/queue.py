@@ -8,8 +8,9 @@ Processes of the part `jobs` make responses. Where none lives that has a flow, t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,7 +20,7 @@ import structlog
 from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
-from tg_base.runtime import is_set_within, start_task, translate_defects
+from tg_base.runtime import counted, is_set_within, start_task, translate_defects
 from tg_base.telemetry import POISON
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Catalogue, RecordedEnd
@@ -57,7 +58,6 @@ class JobQueue:
         runs: make the responses.
         catalogue: the models.
         limits: bounds of what waits here.
-        waits: whether responses may wait for capacity.
         name: the name of this process of the part `jobs`; None = this is a gateway.
     """
 
@@ -68,7 +68,6 @@ class JobQueue:
         catalogue: Catalogue,
         limits: Limits,
         *,
-        waits: bool,
         name: str | None = None,
     ) -> None:
         self._bus, self._topics = requestor.bus, requestor.topics
@@ -78,14 +77,13 @@ class JobQueue:
         self._clock = runs.logs.clock
         self._catalogue = catalogue
         self._name = name
-        self._waits = waits
         self._make_queue = partial(ModelQueue, longest_pause=limits.flex_pause, most_paused=limits.paused_bytes)
         self._queues: dict[str, ModelQueue] = {}
         self._deliveries: dict[str, Delivery] = {}
         self._pumps: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         # Tasks that hold a message whose response is not being made here.
-        self._idle: set[asyncio.Task[Any] | None] = set()
+        self._idle = Counter[asyncio.Task[Any] | None]()
         self._subscriptions = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
         self._entered = False
 
@@ -103,7 +101,7 @@ class JobQueue:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.drain()
-        if making := self._tasks - self._idle:
+        if making := self._tasks - self._idle.keys():
             # The relay has failed their requests. Let them log that, or readers would wait for the silence limit.
             await asyncio.wait(making, timeout=DRAIN_ERROR_SECONDS)
         await _cancel(self._tasks)
@@ -113,11 +111,12 @@ class JobQueue:
     async def drain(self) -> None:
         """Take no more messages, and return those that wait here to others: here they would soon be cut off.
 
-        If another process of the part `jobs` lives, it goes on with what is made here.
+        Another process of the part `jobs` goes on with what is made here, or a gateway with what such a process makes.
         """
         await _cancel(self._pumps)
-        await _cancel(self._tasks & self._idle)
-        if any(self._find_makers(flow) for flow in self._catalogue.flows):
+        await _cancel(self._tasks & self._idle.keys())
+        # One that has just begun may not be known here yet; so a process of the part does not ask who lives.
+        if self._name is not None or any(map(self._find_makers, self._catalogue.flows)):
             self._runs.leave()
 
     @property
@@ -134,7 +133,7 @@ class JobQueue:
     def _add_queues(self) -> list[ModelQueue]:
         """The queues that are new in the catalogue."""
         new = [queue for flow in self._catalogue.flows for queue in self._add_flow(flow)]
-        for route in self._catalogue.routes if self._waits else ():
+        for route in self._catalogue.routes:
             topic = self._topics.flex_queue(route.request)
             # A flow that is bound to a route waits in the queue of its first model.
             own = route.spec.name == TEXT_COMPLETION.name and not (route.plain or route.plan)
@@ -284,7 +283,7 @@ class JobQueue:
         """
         claim = Claim(self._logs, message.owner, message.name)
         await claim.load()
-        if claim.running and not claim.log.taker and not self._is_overdue(claim, message):
+        if claim.running and not claim.log.taker and not claim.log.is_expired(self._clock()):
             queue.count("taken")
             if seconds := self._logs.pauses.measure(claim.log.resumes):
                 await self._pause(queue, message, seconds)
@@ -301,15 +300,10 @@ class JobQueue:
             if not claim.log.taker:
                 queue.count("dropped")
             return True
-        if self._is_overdue(claim, message):
-            await self._logs.declare(message.name, claim.log.label_loss(claim.log.overdue))
+        if await self._logs.expire(message.name, claim.log):
             queue.count("expired")
             return True
         return await self._make(queue, message, claim)
-
-    def _is_overdue(self, claim: Claim, message: QueuedJob) -> bool:
-        """Whether it has waited too long, before any process has begun to make it."""
-        return claim.log.waiting and self._clock() >= message.until
 
     async def _pause(self, queue: ModelQueue, message: QueuedJob, seconds: float) -> None:
         """Let others start meanwhile; then wait for capacity again."""
@@ -323,15 +317,9 @@ class JobQueue:
                 async with asyncio.timeout(max(message.until - self._clock(), 0.0)), queue.turn:
                     await self._until_room(queue, message, resumed=True)
 
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def _waiting(self) -> AbstractContextManager[None]:
         """Inside the block this task only waits, so that another process may take over."""
-        task = asyncio.current_task()
-        self._idle.add(task)
-        try:
-            yield
-        finally:
-            self._idle.discard(task)
+        return counted(self._idle, asyncio.current_task())
 
     async def _make(self, queue: ModelQueue, message: QueuedJob, claim: Claim) -> bool:
         """Return whether the response has ended."""
@@ -339,7 +327,7 @@ class JobQueue:
         try:
             asked, background = message.restore(self._catalogue)
             starts = partial(queue.starting.discard, name)
-            run = JobRun(asked, background, message.make_entry(), claim, message.owner, starts, waits=message.waits)
+            run = JobRun(asked, background, message.make_entry(), claim, starts, waits=message.waits)
             with queue.ask(name):
                 ended = await self._runs.make(run)
         except AttemptLost:
@@ -347,6 +335,11 @@ class JobQueue:
             queue.count("again")
             return False
         except TgError as error:
+            if self._runs.leaving:
+                # The next process asks, or goes on where this one was about to.
+                if claim.adopted is None:
+                    await claim.give_back()
+                return False
             if message.waits and (error.retryable or isinstance(error, NotFound)):
                 await claim.give_back()
                 queue.count("returned")

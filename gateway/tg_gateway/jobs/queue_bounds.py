@@ -1,11 +1,11 @@
 """Flex queue -> whether another response may wait: what one gateway has put there, by key."""
 
 import time
-from collections import Counter
 from contextlib import suppress
 from typing import Final
 
 from tg_base.telemetry import REFUSALS
+from tg_gateway.access import Limits
 from tg_gateway.jobs.logs import JobLogs
 from tg_schema.errors import NotFound, RateLimited
 
@@ -19,15 +19,12 @@ class QueueBounds:
 
     Args:
         logs: the logs of the responses.
-        max_key: how many of one key may wait.
-        max_all: how many of all keys.
+        limits: how many may wait.
     """
 
-    def __init__(self, logs: JobLogs, *, max_key: int, max_all: int) -> None:
+    def __init__(self, logs: JobLogs, limits: Limits) -> None:
         self._logs = logs
-        self._max_key = max_key
-        self._max_all = max_all
-        self._keys: Counter[str | None] = Counter()
+        self._limits = limits
         self._waiting: dict[str, tuple[str | None, float]] = {}
 
     async def admit(self, key: str | None, name: str, seconds: float, service: str) -> None:
@@ -46,23 +43,21 @@ class QueueBounds:
                 retry_after=RETRY_AFTER_SECONDS,
             )
         self._waiting[name] = key, time.monotonic() + seconds
-        self._keys[key] += 1
 
     def forget(self, name: str) -> None:
         """Stop counting a response that waits no longer."""
-        if name in self._waiting:
-            key, _ = self._waiting.pop(name)
-            self._keys -= Counter([key])
+        self._waiting.pop(name, None)
 
     def _is_full(self, key: str | None) -> bool:
-        return self._keys[key] >= self._max_key or self._keys.total() >= self._max_all
+        own = sum(each == key for each, _ in self._waiting.values())
+        return own >= self._limits.waiting or len(self._waiting) >= self._limits.all_waiting
 
     async def _look(self, key: str | None) -> None:
         """Forget expired responses.
 
         Check a few, least recently checked first, and forget those that others took or ended.
         """
-        now, crowded = time.monotonic(), self._keys.total() >= self._max_all
+        now, crowded = time.monotonic(), len(self._waiting) >= self._limits.all_waiting
         found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
         for name, _, until in found:
             if until <= now:

@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
 from tg_base.bus import Delivery
+from tg_base.runtime import counted
 from tg_gateway.telemetry import BAND, BAND_MADE
 
 MIN_PAUSE_SECONDS: Final = 0.5
@@ -56,7 +57,7 @@ class ModelQueue:
     most_paused: int
     service: str | None = None
     starting: set[str] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
+    asked: Counter[str] = field(default_factory=Counter)
     held: Counter[str | None] = field(default_factory=Counter)
     paused: Counter[str | None] = field(default_factory=Counter)
     away: int = 0
@@ -75,12 +76,9 @@ class ModelQueue:
     @contextmanager
     def ask(self, name: str) -> Iterator[None]:
         """Count it among the asked ones, as long as the block runs."""
-        self.asked.add(name)
-        try:
-            with nullcontext() if self.service is None else BAND_MADE.labels(self.service).track_inprogress():
-                yield
-        finally:
-            self.asked.discard(name)
+        shown = nullcontext() if self.service is None else BAND_MADE.labels(self.service).track_inprogress()
+        with counted(self.asked, name), shown:
+            yield
 
     def free(self, name: str) -> None:
         """It starts no more, so others may."""
@@ -119,7 +117,7 @@ class ModelQueue:
         # Running responses may take long, and capacity may come from others that end.
         if self.window is None or now >= self.refused_at + self.longest_pause:
             return True
-        return len(self.asked | self.starting) < max(self.window, 1)
+        return len(self.asked.keys() | self.starting) < max(self.window, 1)
 
     def end(self) -> None:
         """A success freed capacity, and there may be more."""
@@ -144,18 +142,9 @@ class ModelQueue:
 
     async def hold(self, key: str | None, seconds: float | None) -> None:
         """Hold one message of a key, while messages of others are taken."""
-        self.held[key] += 1
-        try:
+        with counted(self.held, key):
             await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
-        finally:
-            self.held -= Counter([key])
 
-    @contextmanager
-    def count_paused(self, key: str | None, size: int) -> Iterator[None]:
+    def count_paused(self, key: str | None, size: int) -> AbstractContextManager[None]:
         """Count one paused message of this key, whose body has this size, as long as the block runs."""
-        size += PAUSED_TASK_BYTES
-        self.paused[key] += size
-        try:
-            yield
-        finally:
-            self.paused -= Counter({key: size})
+        return counted(self.paused, key, PAUSED_TASK_BYTES + size)

@@ -28,7 +28,6 @@ class JobRun:
 
     Attributes:
         claim: this process's.
-        owner: whose it is, as `JobLogs.owner`.
         on_asked: called once the service is asked.
         waits: whether it waited for capacity, and may wait again.
         permit: asked before a processor may begin; None = processors begin at once.
@@ -39,16 +38,14 @@ class JobRun:
         cancelled: a client cancelled it.
         over: another process or client has ended or erased it, so this process writes no end.
         erased: it was erased.
-        counted: whether it counts among the running ones.
         left: another process goes on with it.
-        overran: it took longer than any response may, so the next attempt would too.
+        asking: the log is being told where a model is asked; whether that has arrived is not known.
     """
 
     asked: Ask
     background: Background
     entry: AccessLogEntry
     claim: Claim
-    owner: str
     on_asked: Callable[[], None]
     waits: bool = False
     permit: BeginPermit | None = None
@@ -57,9 +54,8 @@ class JobRun:
     cancelled: bool = False
     over: bool = False
     erased: bool = False
-    counted: bool = False
     left: bool = False
-    overran: bool = False
+    asking: bool = False
     records: RecordWriter = field(init=False)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -75,8 +71,9 @@ class JobRun:
                 # A processor may ask before the bus has confirmed the request.
                 await self.opened.wait()
                 stream = self.stream
-                if stream is None or stream.origin is None or self.writer is None:
+                if self.left or stream is None or stream.origin is None or self.writer is None:
                     return False
+                self.asking = True
                 return await self.claim.ask(self.writer, stream.origin)
         except TimeoutError:
             return False
@@ -119,7 +116,8 @@ class JobRun:
     def leave(self) -> None:
         """Let another process go on with it, whose model goes on if it was asked."""
         if (stream := self.stream) is not None:
-            self.left, stream.left = True, bool(self.claim.log.taker)
+            # What the log may say is asked must be there: a model that is not allowed to begin ends by itself.
+            self.left, stream.left = True, self.asking or bool(self.claim.log.taker)
             stream.fail(Unavailable("another process goes on with the response"))
 
     def waits_again(self, error: TgError, *, told: bool) -> bool:
@@ -142,7 +140,7 @@ class JobRun:
         # A server whose machine vanishes closes no connection; only a clock notices its silence.
         lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout))
         # A response that took too long, by our clock or the model's, would take too long again.
-        too_long = self.overran or (isinstance(error, Timeout) and error.clock == "total")
+        too_long = isinstance(error, Timeout) and error.clock == "total"
         if not self.waits or self.cancelled or self.over or self.left or too_long or not lost:
             return False
         return self.claim.mine and self.claim.log.repeatable

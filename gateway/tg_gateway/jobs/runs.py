@@ -1,7 +1,6 @@
 """Message of a response -> the service -> log: what this process makes, within the limits of keys."""
 
 import asyncio
-from collections import Counter
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from typing import Final
@@ -13,7 +12,7 @@ from tg_base.telemetry import REFUSALS
 from tg_gateway.access import Limits
 from tg_gateway.jobs.log import QUEUED, is_late, label
 from tg_gateway.jobs.logs import JobLogs
-from tg_gateway.jobs.run import JobRun
+from tg_gateway.jobs.run import PERMIT_SECONDS, JobRun
 from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_schema import TgError
@@ -42,19 +41,20 @@ class JobRuns:
 
     Attributes:
         logs: as given.
+        leaving: whether other processes go on with what this one makes.
     """
 
     def __init__(self, relay: Relay, logs: JobLogs, limits: Limits) -> None:
         self._relay = relay
         self.logs = logs
         self._limits = limits
-        self._owners: Counter[str] = Counter()
         self._running: set[JobRun] = set()
+        self.leaving = False
 
     @property
     def room(self) -> int:
         """How many more may be begun that do not wait for capacity."""
-        return self._limits.all_background - self._owners.total()
+        return self._limits.all_background - len(self._list_begun())
 
     async def make(self, run: JobRun) -> bool:
         """Make a response whose head is stored, in this task; return when its end is stored.
@@ -66,8 +66,8 @@ class JobRuns:
             TgError: no model worked on it, and it has no end yet. If the error is retryable, it may wait again.
             AttemptLost: as above, but a model may have been asked; it waits again, with one attempt used.
         """
-        if not run.waits:
-            self._count_in(run)
+        if not run.waits and (self.room <= 0 or self._list_begun().count(run.claim.owner) >= self._limits.background):
+            raise refuse(run.asked.route.spec.name)
         self._running.add(run)
         try:
             if run.permit is None and run.claim.adopted is None:
@@ -76,7 +76,6 @@ class JobRuns:
                 await self._make(run)
         finally:
             self._running.discard(run)
-            self._count_out(run)
             if run.opened.is_set():
                 run.entry.write()
             if run.erased:
@@ -84,36 +83,26 @@ class JobRuns:
         # Nobody waits for the end of an erased response.
         return run.erased or not run.claim.running
 
-    def _count_in(self, run: JobRun) -> None:
-        if self._owners[run.owner] >= self._limits.background or not self.room:
-            raise refuse(run.asked.route.spec.name)
-        run.counted = True
-        self._owners[run.owner] += 1
-
-    def _count_out(self, run: JobRun) -> None:
-        if run.counted:
-            run.counted = False
-            self._owners -= Counter([run.owner])
+    def _list_begun(self) -> list[str]:
+        """The owner of each one that does not wait for capacity."""
+        return [run.claim.owner for run in self._running if not run.waits]
 
     async def _make(self, run: JobRun) -> None:
         asked, claim, entry = run.asked, run.claim, run.entry
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
-        failure, position = None, claim.log.position
+        failure = None
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
                     # The log is opened while the request travels.
                     writer = run.writer = await stack.enter_async_context(claim.write(run.background))
                     async with self._ask(run) as exchange:
-                        run.exchange = exchange
-                        writer.source = run.stream
-                        run.opened.set()
-                        run.on_asked()
+                        self._note_asked(run, exchange, writer)
                         # A response that waits again must not have said that work has begun.
                         if not run.waits:
                             exchange.responses.listen_accepted(partial(writer.send, b"", last=False))
                             await stack.enter_async_context(running(self._say_asked(run, writer)))
-                        heeding = await stack.enter_async_context(running(self._heed(run, position)))
+                        heeding = await stack.enter_async_context(running(self._heed(run)))
                         await self._relay_in_time(run, exchange)
             except TgError as error:
                 if run.exchange is None:
@@ -127,6 +116,9 @@ class JobRuns:
             # Write the end only now that the model has stopped: readers may rely on that.
             if failure is None:
                 entry.end(200, "ok")
+            # An end counts only of who has the response.
+            await claim.until_decided(PERMIT_SECONDS * (not run.left))
+            writer.by = claim.log.taker
             settled = not (run.over or claim.lost or run.left)
             if settled:
                 # Its client has got nothing, and is asked to send the request again.
@@ -135,7 +127,7 @@ class JobRuns:
                 settled = await writer.end(self._finish(run, writer, failure), "ended")
                 # Free the place now, before we read the end ourselves: a client that read it may send its next request
                 # at once.
-                self._count_out(run)
+                self._running.discard(run)
                 # The watch sees the end, unless the log was erased before.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
                 settled = settled and heeding.done()
@@ -144,6 +136,14 @@ class JobRuns:
                 await writer.settle()
         if not run.erased and not settled:
             await self.logs.sweep_remnant(run.background.name)
+
+    def _note_asked(self, run: JobRun, exchange: Exchange, writer: JobWriter) -> None:
+        run.exchange = exchange
+        writer.source = run.stream
+        run.opened.set()
+        run.on_asked()
+        if self.leaving:
+            run.leave()
 
     def _finish(self, run: JobRun, writer: JobWriter, failure: TgError | None) -> bytes:
         """The body of the end. Only now an answer may be found too large."""
@@ -161,40 +161,38 @@ class JobRuns:
 
     def leave(self) -> None:
         """Let other processes go on with what can be adopted: their models go on."""
+        self.leaving = True
         for run in self._running:
             run.leave()
 
     async def _relay_in_time(self, run: JobRun, exchange: Exchange) -> None:
-        timer = asyncio.get_running_loop().call_later(self._limits.run, self._end_late, run)
+        late = Timeout(f"the response took longer than {self._limits.run:.0f} s")
+        late.clock = "total"
+        timer = asyncio.get_running_loop().call_later(self._limits.run, run.stop, late)
         try:
             if run.writer is not None and not run.records.complete:
                 await exchange.relay(run.records, run.writer)
         finally:
             timer.cancel()
 
-    def _end_late(self, run: JobRun) -> None:
-        run.overran = True
-        run.stop(Timeout(f"the response took longer than {self._limits.run:.0f} s"))
-
     async def _say_asked(self, run: JobRun, writer: JobWriter) -> None:
         """Say to the gateway that waits for it that the response was not refused."""
         await writer.note(label(QUEUED))
         with suppress(BusError):
             try:
-                await self.logs.load(run.owner, run.background.name)
+                await self.logs.load(run.claim.owner, run.background.name)
             except NotFound:
                 # Its client has left.
                 run.note_erased()
 
-    async def _heed(self, run: JobRun, position: str) -> None:
+    async def _heed(self, run: JobRun) -> None:
         """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
         while True:
             try:
-                async with aclosing(self.logs.watch(run.background.name, position)) as entries:
+                async with aclosing(self.logs.watch(run.background.name, run.claim.log.position)) as entries:
                     async for entry in entries:
                         if entry is None or (run.writer is not None and is_late(entry, run.writer.claim)):
                             continue
-                        position = entry.position
                         if run.note(entry):
                             return
                 run.note_erased()

@@ -2,21 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Self
 
 import structlog
 from typing_extensions import override
 
-from tg_base.client import Requestor
 from tg_base.telemetry import new_id
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers, Waiting
 from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label, label_end
 from tg_gateway.jobs.log_watch import FollowerCount, SeenLogs
 from tg_gateway.jobs.logs import NOT_FOUND, JobLogs
+from tg_gateway.jobs.stream_list import StreamList
 from tg_schema.errors import BusError, NotFound, TooLarge
 
 log = structlog.get_logger()
@@ -29,8 +28,7 @@ class JobStore:
 
     Args:
         logs: the answers' logs.
-        max_followers: clients of one key that follow answers side by side.
-        max_all_followers: the same, of all keys.
+        limits: how many clients follow answers side by side.
 
     Attributes:
         logs: as given.
@@ -38,16 +36,11 @@ class JobStore:
         seen: the last entries seen in logs that are read now and then.
     """
 
-    def __init__(self, logs: JobLogs, *, max_followers: int = 64, max_all_followers: int = 256) -> None:
+    def __init__(self, logs: JobLogs, limits: Limits | None = None) -> None:
+        limits = limits or Limits()
         self.logs = logs
-        self.followers = FollowerCount(max_followers, max_all_followers)
+        self.followers = FollowerCount(limits.followers, limits.all_followers)
         self.seen = SeenLogs(logs.silence, time.monotonic)
-
-    @classmethod
-    def open(cls, requestor: Requestor, limits: Limits, scope: str = "") -> Self:
-        """That of a process with these limits; `scope` is that of its `JobLogs`."""
-        logs = JobLogs.of(requestor, limits, scope)
-        return cls(logs, max_followers=limits.followers, max_all_followers=limits.all_followers)
 
     def of(self, key: str | None, *, bounded: bool = True, log: JobLog | None = None) -> KeptAnswers:
         """The kept answers of this key; requests without a key share theirs.
@@ -56,7 +49,8 @@ class JobStore:
             key: the key's name.
             bounded: whether followers count. A client that has just begun an answer need not count: its answers are
                 bounded, and a refusal would hide the name of the running answer.
-            log: that of the answer that a client has just begun, from which it follows it, once; None = it is read.
+            log: that of the answer that a client has just begun, which is read and followed in place of any other,
+                once; None = the logs are read.
         """
         return _KeyAnswers(self, self.logs.owner(key), bounded, log)
 
@@ -82,9 +76,7 @@ class JobStore:
             TooLarge, BusError: as `keep`.
         """
         logs, name = self.logs, background.name
-        claim = new_id() if background.chosen else ""
-        if claim:
-            await self.check_free(key, name)
+        claim = "" if background.joins is None else new_id()
         first = await logs.begin(
             logs.owner(key),
             name,
@@ -123,15 +115,30 @@ class _KeyAnswers(KeptAnswers):
     log: JobLog | None = None
 
     @override
+    def of(self, key: str) -> KeptAnswers:
+        return self.store.of(key)
+
+    @override
+    async def list(self) -> Sequence[bytes]:
+        return await StreamList(self.store.logs, self.owner).read()
+
+    @override
+    async def follow_list(self) -> AsyncGenerator[bytes, None]:
+        with self.store.followers.enter(self.owner):
+            async with aclosing(StreamList(self.store.logs, self.owner).follow()) as streams:
+                async for stream in streams:
+                    yield stream
+
+    @override
     async def read(self, name: str) -> KeptAnswer:
         logs = self.store.logs
+        if self.log is not None:
+            return self.log.answer
         log = await logs.load(self.owner, name)
         # If its gateway died, this reader says so in the log, so that all others find it too.
         if log.outcome == "running" and not log.waiting and self.store.seen.is_silent(name, log.position):
             await logs.declare_dead(name, log)
-        elif log.is_expired(logs.clock()):
-            await logs.declare(name, log.label_loss(log.overdue))
-        else:
+        elif not await logs.expire(name, log):
             return log.answer
         return (await logs.load(self.owner, name)).answer
 
@@ -154,25 +161,20 @@ class _KeyAnswers(KeptAnswers):
 
     async def _watch(self, name: str, log: JobLog) -> AsyncGenerator[bytes, None]:
         logs = self.store.logs
-        async with aclosing(logs.watch(name, log.position)) as entries:
+        async with aclosing(logs.follow(name, log)) as entries:
             async for entry in entries:
-                if entry is None:
-                    if log.is_expired(logs.clock()):
-                        await logs.declare(name, log.label_loss(log.overdue))
-                    elif log.waiting:
-                        yield b""
-                    else:
-                        # If no end can be appended, the next client gets the reason, and not that the response still
-                        # runs.
-                        self.store.seen.note_silence(name, log.position)
-                        await logs.declare_dead(name, log)
-                    continue
-                log.add(entry)
                 for part in log.take_parts():
                     yield part
-                if log.outcome != "running":
-                    return
-        raise NotFound(NOT_FOUND)
+                if entry is not None or await logs.expire(name, log):
+                    continue
+                if log.waiting:
+                    yield b""
+                else:
+                    # If no end can be appended, the next client gets the reason, and not that the response still runs.
+                    self.store.seen.note_silence(name, log.position)
+                    await logs.declare_dead(name, log)
+        if log.outcome == "running":
+            raise NotFound(NOT_FOUND)
 
     @override
     async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
@@ -182,22 +184,20 @@ class _KeyAnswers(KeptAnswers):
         # Another head means that a newer response has the name, so the response that is meant has ended.
         if head not in {None, log.answer.head}:
             return log.answer
-        if log.waiting:
-            # Nobody makes it yet, so nobody needs a stop signal. A process that takes it now finds this end.
-            await logs.declare(name, label_end("cancelled", claim=log.claim))
-            log = await logs.load(self.owner, name)
-        elif log.outcome == "running":
+        # Where nobody makes it yet, nobody needs a stop signal: a process that takes it now finds the end.
+        if log.outcome == "running" and not log.waiting:
             await logs.bus.append(logs.topic(name), b"", label(CANCEL, claim=log.claim))
             try:
-                async with asyncio.timeout(logs.silence), aclosing(self._watch(name, log)) as parts:
-                    async for _ in parts:
-                        pass
-            except TimeoutError:
-                await logs.declare(name, label_end("cancelled", claim=log.claim))
-                log = await logs.load(self.owner, name)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(logs.silence), aclosing(self._watch(name, log)) as parts:
+                        async for _ in parts:
+                            pass
             except NotFound:
                 await logs.sweep(name)
                 raise
+        if log.outcome == "running":
+            await logs.declare(name, label_end("cancelled", claim=log.claim))
+            log = await logs.load(self.owner, name)
         return log.answer
 
     @override

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -41,6 +42,7 @@ class JobWriter(Sink):
         claim: the claim of the log's head, if its name is chosen.
         parts: how many the log has.
         by: the claim of the process that makes the answer; "" = none may do so yet.
+        clock: seconds since 1970; the first record of each part then says when it was stored. None = none says so.
 
     Attributes:
         begun: whether anything of the answer was sent.
@@ -62,7 +64,9 @@ class JobWriter(Sink):
         parts: int = 0,
         claim: str = "",
         by: str = "",
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        self._clock = clock
         self.claim = claim
         self.by = by
         self.freed = False
@@ -76,7 +80,6 @@ class JobWriter(Sink):
         # Where a part may end: bytes that were sent until then, and the frames that they have.
         self._marks: deque[tuple[int, int]] = deque()
         self._appended = 0
-        self._sent_bytes = 0
         self._number = parts
         self._cut = False
         self.begun = self.told_begun = False
@@ -89,23 +92,17 @@ class JobWriter(Sink):
     @property
     def empty(self) -> bool:
         """Whether nothing that is stored was sent."""
-        return not self._sent_bytes
+        return not (self._appended or self._waiting or self._cut)
 
     @override
     def send(self, data: Output, *, last: bool) -> None:
         if not self.begun:
             self.begun = True
             self._wake.set()
-        self._keep(data)
-
-    def _keep(self, data: Output) -> None:
-        if not self._keeps_parts or not data:
-            return
-        if self._cut:
+        if self._cut or not (self._keeps_parts and data):
             return
         part = join_output(data)
-        self._sent_bytes += len(part)
-        if self._sent_bytes > self._part_bytes:
+        if self._appended + len(self._waiting) + len(part) > self._part_bytes:
             self._cut = True
             return
         self._waiting += part
@@ -116,14 +113,12 @@ class JobWriter(Sink):
     @property
     @override
     def full(self) -> bool:
-        return len(self._waiting) > MAX_WAITING_BYTES
+        # Until the answer's reader has all that came at once, there may be no place where a part may end.
+        return len(self._waiting) > MAX_WAITING_BYTES and bool(self._marks)
 
     @override
     async def drain(self) -> None:
-        await self._until_taken(MAX_WAITING_BYTES)
-
-    async def _until_taken(self, rest: int) -> None:
-        while len(self._waiting) > rest:
+        while self.full:
             self._taken.clear()
             await self._taken.wait()
 
@@ -149,46 +144,44 @@ class JobWriter(Sink):
             if self.begun and not self.told_begun:
                 # If this note is lost, the answer appears as queued until its end.
                 self.told_begun = True
-                await self._append(b"", label(BEGUN, self.by, self.claim))
+                await self.note(label(BEGUN, self.by, self.claim))
             elif self._marks:
                 await self._append_part()
                 if self._number >= PROMPT_PARTS:
                     await is_set_within(self._ending, BATCH_SECONDS)
             else:
-                await self._append(b"", label(ALIVE))
+                await self.note(label(ALIVE))
 
     async def _until_sent(self) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._alive):
                 while not (self._leaving or self._marks or self.begun != self.told_begun):
                     self._wake.clear()
                     await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _append_part(self) -> None:
-        """Append whole lines, as many as a part may have."""
+        """Append whole lines, as many as a part may have; nothing, if the end has marked once more what is appended."""
         end, taken = self._marks.popleft()
         while self._marks and self._marks[0][0] <= self._appended + MAX_BATCH_BYTES:
             end, taken = self._marks.popleft()
+        if end == self._appended:
+            return
         part = bytes(self._waiting[: end - self._appended])
-        if await self._append(part, label_part(self._number, self.by, self.claim, taken)):
+        # Readers of a record ignore fields that they do not know.
+        at = b'{"at":%.2f,' % self._clock() if self._clock is not None else part[:1]
+        if await self.note(label_part(self._number, self.by, self.claim, taken), at + part[1:]):
             self._number += 1
             self._appended = end
             del self._waiting[: len(part)]
         else:
-            # The batch may or may not be in the log. The answer goes on: its end is enough for clients that retrieve
-            # it.
+            # The batch may or may not be in the log. The answer goes on: its end is enough for who retrieves it.
             self._cut = True
             self._waiting.clear()
             self._marks.clear()
         self._taken.set()
 
-    async def note(self, properties: Mapping[str, str]) -> bool:
-        """Append a note for other gateways. False: it may not have arrived."""
-        return await self._append(b"", properties)
-
-    async def _append(self, body: bytes, properties: Mapping[str, str]) -> bool:
+    async def note(self, properties: Mapping[str, str], body: bytes = b"") -> bool:
+        """Append an entry. False: it may not have arrived."""
         try:
             await self._log.append(body, properties)
         except (BusError, TooLarge):
@@ -205,13 +198,15 @@ class JobWriter(Sink):
             # Also a record of which not all pieces have come.
             self._marks.append((self._appended + len(self._waiting), 0))
             self._wake.set()
-        await self._until_taken(0)
+        while self._waiting:
+            self._taken.clear()
+            await self._taken.wait()
         # Append the end anyway: without it, readers would wait until the writer counts as dead.
         if len(body) > self.limit:
             body, outcome = b"", "too-large"
         end = label_end(outcome, cut=self._cut, claim=self.claim, frees=self.freed, by=self.by)
         for pause in END_PAUSES_SECONDS:
-            if await self._append(body, end):
+            if await self.note(end, body):
                 # Stop the signs of life here: after its end the log may be erased at any time.
                 self._leaving = True
                 self._wake.set()

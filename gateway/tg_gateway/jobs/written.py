@@ -1,11 +1,13 @@
 """Answer store -> the answers that one gateway has written, and which of them are erased for the next."""
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tg_base.bus import Bus
 from tg_gateway.jobs.log import JobLog
+from tg_schema.errors import RateLimited
 from tg_schema.topics import Topics
 
 MAX_ERASED_AT_ONCE: Final = 4
@@ -54,7 +56,7 @@ class WrittenLogs:
         self._all_bytes = all_bytes
         self._bytes = 0
         self._written: dict[str, Written] = {}
-        self._names: dict[str, dict[str, None]] = {}
+        self._names = defaultdict[str, dict[str, None]](dict)
         # Clients choose how long, so the order of writing is not that of expiry.
         self._expiries: list[tuple[float, str]] = []
 
@@ -65,23 +67,30 @@ class WrittenLogs:
         self._written[name] = written
         insort(self._expiries, (written.expires, name))
         self._bytes += written.size
-        self._names.setdefault(written.key, {})[name] = None
+        self._names[written.key][name] = None
 
     def discard(self, name: str) -> None:
         """Stop counting an answer that was erased."""
         if (written := self._written.pop(name, None)) is not None:
             self._bytes -= written.size
             del self._expiries[bisect_left(self._expiries, (written.expires, name))]
-            own = self._names[written.key]
-            del own[name]
-            if not own:
-                del self._names[written.key]
+            del self._names[written.key][name]
 
     def measure(self, name: str, size: int) -> None:
         """Set the size of the log of an answer, in bytes. Another process may have written to it."""
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, size=size)
             self._bytes += size - written.size
+
+    def size_of(self, name: str) -> int:
+        """Bytes of a log that this process has written; 0 = it has not."""
+        written = self._written.get(name)
+        return 0 if written is None else written.size
+
+    def check_room(self, size: int) -> None:
+        """Check that so many bytes more may be kept without erasing anything. Raises RateLimited."""
+        if self._bytes + size > self._all_bytes:
+            raise RateLimited("this gateway keeps as much as it may: delete something, or wait until it expires")
 
     def mark(self, name: str, *, waits: bool) -> None:
         """Note whether an answer waits.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tg_gateway.dialects import EVENTS, Description
+from tg_gateway.dialects import EVENTS, IDEMPOTENCY_HEADER, KEEP_HEADER, Description, IdempotencyKey
 from tg_gateway.openapi.row import Row, list_refusals, list_types
 
 REFERENCE: Final = "#/components/schemas/{name}"
@@ -51,7 +51,7 @@ def _spread(kind: Any) -> tuple[Any, ...]:
 _JSON: Final = "application/json"
 _VARIABLE: Final = re.compile(r"{(\w+)}")
 _OWN_PHRASES: Final = {529: "Overloaded"}
-"""Refusals without an HTTP status."""
+"""Phrases of statuses that HTTP does not define."""
 _HEADERS: Final = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
 
 
@@ -86,7 +86,9 @@ def _list_path(rows: Sequence[Row], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _list_headers(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """The headers that distinguish the rows."""
+    """The headers that distinguish the rows, and those by which answers are kept."""
+    if any(row.asks for row in rows):
+        yield from ({"name": name, "in": "header"} | each for name, each in _KEEPING_HEADERS.items())
     for name in dict.fromkeys(row.mount.header for row in rows if row.mount.header):
         yield {
             "name": name,
@@ -121,7 +123,7 @@ def _make_body(descriptions: Sequence[Description], schemas: Schemas) -> dict[st
 
 
 def _number(examples: Sequence[tuple[str, Any]]) -> Iterator[tuple[int, str, Any]]:
-    """Each example with how many of its name come before."""
+    """Each example with its name, and how many examples of this name come before."""
     for place, (name, value) in enumerate(examples):
         yield sum(other == name for other, _ in examples[:place]), name, value
 
@@ -160,7 +162,7 @@ def _make_events(media: str, descriptions: Sequence[Description], schemas: Schem
         return {}
     if media != EVENTS:
         return {"x-itemSchema": schemas.of(kinds)}
-    # Before OpenAPI 3.2, which has a keyword for it, the schema of a stream is taken for that of one event.
+    # OpenAPI 3.2 has a keyword for streams; before it, the schema of a stream is taken for that of one event.
     json = {"type": "string", "contentMediaType": _JSON, "contentSchema": schemas.of(kinds)}
     done = [{"const": each.done} for each in descriptions if each.done]
     data = {"anyOf": [*done, json]} if done else json
@@ -177,6 +179,19 @@ _SECURITY: Final = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
+}
+_KEEPING_HEADERS: Final = {
+    IDEMPOTENCY_HEADER: {
+        "description": "requests with one key of one API key are made once, and all get the answer; a request with "
+        "another body is refused (409); ignored where nothing is generated",
+        "schema": {"type": "string", "minLength": 1, "maxLength": IdempotencyKey.MAX_CHARACTERS},
+    },
+    KEEP_HEADER: {
+        "description": "for how long the stream is kept, to be read on at `/v1/streams/{stream}`, or the answer to "
+        "requests that are sent again; a stream that cannot be kept is refused (400)",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,6}[smh]$"},
+        "example": "10m",
+    },
 }
 _SHARED_HEADERS: Final = {
     "X-Request-Id": {

@@ -1,9 +1,9 @@
-"""A mount and what its dialect says of it; the statuses of its refusals, computed by the dialect itself."""
+"""A mount, its dialect's description of it, and the statuses of its refusals, which the dialect itself computes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tg_gateway.dialects import Call, Catalogue, Description, Mount
+from tg_gateway.dialects import ASKING, Call, Catalogue, Description, Mount
 from tg_schema import TgError, encode
 from tg_schema.errors import AccessDenied, BadRequest, Internal, RateLimited, TooLarge, Unauthorized, Unavailable
 
@@ -13,6 +13,11 @@ class Row(NamedTuple):
 
     mount: Mount
     descriptions: tuple[Description, ...]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a service is asked, whose answer may be kept."""
+        return self.mount.method == "POST" and any(each.raises == ASKING for each in self.descriptions)
 
 
 def list_rows(mounts: Sequence[Mount]) -> tuple[Row, ...]:
@@ -35,7 +40,7 @@ _OF_HTTP: Final[tuple[tuple[type[TgError], int], ...]] = (
     (TooLarge, 413),
     (AccessDenied, 403),
 )
-"""What the gateway refuses by itself: foreign origins and hosts, bodies that come too slowly or cannot be read."""
+"""The gateway's own refusals: of foreign origins and hosts, and of bodies that come too slowly or are unreadable."""
 _OF_KEYS: Final[tuple[tuple[type[TgError], int], ...]] = ((Unauthorized, 401), (RateLimited, 429))
 _OF_SOCKETS: Final[tuple[tuple[type[TgError], int], ...]] = ((Unauthorized, 401), (Unavailable, 503))
 _NOTHING_SERVED: Final = Catalogue((), lambda queue: (), {})
@@ -47,6 +52,8 @@ def list_refusals(row: Row) -> Iterator[int]:
     yield Internal.status
     for kind, status in _OF_HTTP + (() if mount.keyless else _OF_KEYS) + (_OF_SOCKETS if mount.socket else ()):
         yield _refuse(mount, kind, status, b"", {})
+    if row.asks:
+        yield _refuse(mount, BadRequest, 409, b"", {})
     for description in row.descriptions:
         bodies = [encode(example) for example in description.examples.values()] or [b""]
         for kind in description.raises:

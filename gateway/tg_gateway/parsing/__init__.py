@@ -6,7 +6,7 @@ The way of a 32 MB request, which no event loop decodes or encodes:
 large. 2. `CallParser` sends it to a worker process (`tg_base.runtime.WorkerPool`). The dialect parses it there, and an
 `EncodedRequest` comes back: the JSON of the bus. 3. `tg_base.client` queues a message without a body. The processor
 that takes it has a slot, asks for the body by `fetch` frames (`tg_base.server.body_receiver`), and gets it in parts
-(`tg_base.client.start_confirmations`). 4. A worker process of the processor decodes and checks it, and writes the
+(`tg_base.client.request_sender`). 4. A worker process of the processor decodes and checks it, and writes the
 provider's request (`tg_base.llm.prepared_request`). The processor itself keeps an outline, and sends the bytes in
 steps.
 """

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 from typing_extensions import override
@@ -22,22 +22,12 @@ from tg_gateway.dialects import (
     KeptAnswers,
     StreamedAnswer,
 )
-from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
+from tg_schema import ServiceSpec, TextCompletionRequest, TgError
 from tg_schema.errors import Internal
 
 log = structlog.get_logger()
 
 Parsed = Ask | Answer | StreamedAnswer
-NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
-"""Replaces an ask's route on its way between processes."""
-
-
-class RouteName(NamedTuple):
-    """Identifies a route in any process; each has its own object for it. The arguments of `Catalogue.find_service`."""
-
-    flow: str
-    service: str
-    plan: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +35,13 @@ class Packed:
     """What was parsed, on its way between processes.
 
     Attributes:
-        asked: an ask, whose request is encoded, and whose route is not set; or why the call is refused.
-        route: the route of the ask, or that was known by then.
+        asked: an ask with an encoded request, or the error that refuses the call.
+        route: the route, if it was known by then.
         body: the abridged body.
     """
 
     asked: Ask | TgError
-    route: RouteName | None
+    route: Route[Any, Any] | None
     body: bytes
 
 
@@ -112,21 +102,16 @@ def parse_packed(dialect: Dialect, call: Call, defect: str) -> Packed | Answer |
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
             if not isinstance(asked, Ask):
                 return asked
-            return Packed(_pack(asked), _name(asked.route), dialect.abridge(call.body))
+            return Packed(_pack(asked), asked.route, dialect.abridge(call.body))
     except TgError as error:
-        route = None if call.route is None else _name(call.route)
-        return Packed(error, route, dialect.abridge(call.body))
+        return Packed(error, call.route, dialect.abridge(call.body))
 
 
 def _pack(ask: Ask) -> Ask:
     request, spec = ask.request, ask.route.spec
     if isinstance(request, Batch):
         request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
-    return replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-
-
-def _name(route: Route[Any, Any]) -> RouteName:
-    return RouteName(route.flow, route.spec.name, route.plan)
+    return replace(ask, request=_encode(spec, request))
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:
@@ -160,7 +145,7 @@ class CallParser:
         try:
             return await self._parse_apart(dialect, call)
         except Unpicklable as reason:
-            # For instance a dialect defined in the program that runs the gateway, which no other process can import.
+            # For instance, no other process can import a dialect defined in the program that runs the gateway.
             log.warning("gateway.large_body_here", dialect=type(dialect).__name__, reason=str(reason))
         try:
             parsed = dialect.parse(call)
@@ -186,8 +171,7 @@ class CallParser:
             return result
         call.body = result.body
         # Set it before a refusal is raised, so that the log names the service.
-        if result.route is not None:
-            call.route = call.catalogue.find_service(*result.route)
+        call.route = result.route or call.route
         if isinstance(result.asked, TgError):
             raise result.asked
-        return replace(result.asked, route=call.route or NO_ROUTE)
+        return result.asked

@@ -9,8 +9,8 @@ class AnswerMetrics:
     Attributes:
         name: the flow and the service.
         model: as given; "" = none.
-        first_token, gap, whole, overhead: of answers that came.
-        letters: of the text of all answers.
+        first_token, gap, whole, overhead: times of answers that came.
+        letters: characters of the text of all answers.
         errors: requests that ended with an error; one that a client or an operator has stopped does not count.
         before: what `counts` was at the beginning.
     """

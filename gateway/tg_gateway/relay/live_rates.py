@@ -3,8 +3,8 @@
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
-from typing import Final
+from itertools import accumulate, pairwise, zip_longest
+from typing import Final, NamedTuple
 
 from tg_base.telemetry import labels
 from tg_gateway.relay.answer_metrics import AnswerMetrics
@@ -14,9 +14,26 @@ MARK_SECONDS: Final = 5.0
 """Seconds between two marks."""
 MAX_MARKS: Final = 7
 """The window is the time since the oldest mark: 30 to 35 s."""
-Rates = tuple[float, float | None, float | None, int]
-"""`tokens`, `first_p50`, `first_p99` and `errors` of a `LiveQueue`."""
-NO_RATES: Final[Rates] = (0.0, None, None, 0)
+
+
+class Rates(NamedTuple):
+    """Figures of a service in the window, which can be added up over gateways.
+
+    Attributes:
+        tokens, errors, waiting: as of a `LiveQueue`.
+        firsts: how many first tokens came within each of `labels.SECONDS`, and later.
+    """
+
+    tokens: float = 0.0
+    errors: int = 0
+    firsts: tuple[int, ...] = ()
+    waiting: int = 0
+
+    def plus(self, other: "Rates") -> "Rates":
+        """The rates of both together."""
+        firsts = tuple(map(sum, zip_longest(self.firsts, other.firsts, fillvalue=0)))
+        tokens = round(self.tokens + other.tokens, 1)
+        return Rates(tokens, self.errors + other.errors, firsts, self.waiting + other.waiting)
 
 
 class LiveRates:
@@ -56,11 +73,10 @@ class LiveRates:
                 shared.add(told)
                 total = sums.get(metrics.name) or [0] * len(counts)
                 sums[metrics.name] = [each + new - was for each, new, was in zip(total, counts, old, strict=True)]
-        return {name: self._make_rates(*counts) for name, counts in sums.items()}
-
-    def _make_rates(self, letters: int, errors: int, *firsts: int) -> Rates:
-        tokens = round(letters / TOKEN_BYTES / self.window, 1)
-        return tokens, find_quantile(firsts, 0.5), find_quantile(firsts, 0.99), errors
+        return {
+            name: Rates(round(letters / TOKEN_BYTES / self.window, 1), errors, tuple(firsts))
+            for name, (letters, errors, *firsts) in sums.items()
+        }
 
 
 def find_quantile(counts: Sequence[int], share: float) -> float | None:
@@ -70,9 +86,10 @@ def find_quantile(counts: Sequence[int], share: float) -> float | None:
         counts: how many are within each of `labels.SECONDS`, and above all of them.
         share: above 0, at most 1.
     """
-    wanted = share * sum(counts)
+    if not (wanted := share * sum(counts)):
+        return None
     steps = zip(pairwise((0.0, *labels.SECONDS)), pairwise(accumulate(counts, initial=0)), strict=False)
     for (low, high), (below, upto) in steps:
-        if wanted and upto >= wanted:
+        if upto >= wanted:
             return float(f"{low + (high - low) * (wanted - below) / (upto - below):.3g}")
-    return float(labels.SECONDS[-1]) if wanted else None
+    return float(labels.SECONDS[-1])

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -33,12 +33,14 @@ DRAIN_ERROR_SECONDS = 1.0
 """Seconds that running requests get after the drain to send their error to the client."""
 
 
+BeforeEnd = Callable[[], Awaitable[None]] | None
+"""Awaited before the last bytes of an answer are sent; None = nothing is awaited."""
 Responses = ResponseStream[Any] | BatchStream
 """The source of a relayed answer: one request, or several."""
 
 
 class Exchange:
-    """One request: enter it to ask, leave it to stop the work, wherever that is done.
+    """One request: enter it to ask, leave it to stop the work, wherever the work is done.
 
     Args:
         relay: counts it, from its creation to its end.
@@ -50,10 +52,10 @@ class Exchange:
 
     Attributes:
         responses: the answer's records, once it is entered.
-        usage: what it has used so far; None = not counted.
+        usage: what the request has used so far; None = nobody counts.
         metrics: as given.
         entry: as given.
-        letters: of the text that has come.
+        letters: characters of the text that has come.
         stopped: whether an operator has ended it. It stays until its client has read what came before.
     """
 
@@ -126,26 +128,31 @@ class Exchange:
             self.responses.fail(error)
 
     def translate(self, error: TgError) -> TgError:
-        """The error in the client's names of the fields."""
+        """The error, with fields named as the client named them."""
         return error if self._fields is None else self._fields.translate(error)
 
-    def relay(self, writer: Writer[Any], sink: Sink) -> Coroutine[Any, Any, None]:
+    def relay(self, writer: Writer[Any], sink: Sink, before_end: BeforeEnd = None) -> Coroutine[Any, Any, None]:
         """Write every record as it comes, until the last, and what follows it.
+
+        Args:
+            writer: writes the answer.
+            sink: the client's end.
+            before_end: may store the answer.
 
         Raises:
             TgError: the stream failed; what came before has been sent.
         """
-        return _Pump(self, writer, sink).run()
+        return _Pump(self, writer, sink, before_end).run()
 
-    async def write_whole(self, writer: Writer[Any]) -> Output:
-        """The writer's answer from all records.
+    async def write_whole(self, writer: Writer[Any], before_end: BeforeEnd = None) -> Output:
+        """The writer's answer from all records. `before_end` as of `relay`.
 
         Raises:
             TooLarge: it is larger than the writer keeps; the work is stopped.
             TgError: the stream failed.
         """
         whole = _WholeAnswer()
-        await _Pump(self, writer, whole, measures=False).run()
+        await _Pump(self, writer, whole, before_end, measures=False).run()
         parts = [part for part in whole.parts if part]
         return parts[0] if len(parts) == 1 else tuple(parts)
 
@@ -174,11 +181,15 @@ class _Pump:
     """
 
     __slots__ = (
-        "_entry", "_error", "_exchange", "_loop", "_measures", "_metrics", "_needed", "_over", "_responses", "_sent_at",
-        "_sink", "_usage", "_writer",
+        "_before_end", "_end", "_entry", "_error", "_exchange", "_loop", "_measures", "_metrics", "_needed", "_over",
+        "_responses", "_sent_at", "_sink", "_usage", "_writer",
     )  # fmt: skip
 
-    def __init__(self, exchange: Exchange, writer: Writer[Any], sink: Sink, *, measures: bool = True) -> None:
+    def __init__(
+        self, exchange: Exchange, writer: Writer[Any], sink: Sink, before_end: BeforeEnd, *, measures: bool = True
+    ) -> None:
+        self._before_end = before_end
+        self._end: Output = b""
         self._measures = measures
         self._writer = writer
         self._exchange = exchange
@@ -213,12 +224,15 @@ class _Pump:
             if isinstance(self._error, TgError):
                 raise self._exchange.translate(self._error)
             if self._error is not None:
-                # Not where it was caught: only this task knows the request's id.
+                # Log it here and not where it was caught: only this task knows the request's id.
                 log.error("gateway.defect", exc_info=self._error)
                 raise Internal(DEFECT_MESSAGE)
         finally:
             # The traceback refers to this object. Without the circle, both are freed without the garbage collector.
             self._error = None
+        if self._before_end is not None:
+            await self._before_end()
+            self._sink.send(self._end, last=True)
 
     async def _caught_up(self) -> None:
         while True:
@@ -236,7 +250,8 @@ class _Pump:
         try:
             while (record := self._responses.poll()) is not None:
                 data, last = self._writer.write(record), record.last
-                # Before the end is written: what a writer refuses as a whole has been generated all the same.
+                # Count before the end is written: an answer that a writer refuses as a whole was generated all the
+                # same.
                 self._entry.records += 1
                 if last:
                     self._metrics.whole.observe(time.monotonic() - self._entry.started)
@@ -247,7 +262,11 @@ class _Pump:
                 self._metrics.letters += len(text)
                 if self._usage is not None:
                     self._usage.add(record)
-                self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
+                data = append_output(data, self._writer.end()) if last else data
+                if last and self._before_end is not None:
+                    self._end = data
+                else:
+                    self._sink.send(data, last=last)
                 if self._measures:
                     self._note_sent()
                 if self._sink.full:
@@ -285,10 +304,10 @@ class Relay:
     Attributes:
         admission: knows which services have a processor.
         places: the metrics of each service, model and flow that was asked for lately, by these names.
-        running: what has been asked, or is just being asked, the oldest first.
+        running: requests that were asked, or are just being asked, the oldest first.
         reading: requests that are read just now, and may be asked next.
-        draining: whether it refuses what is new.
-        left: whether it ends what still begins.
+        draining: whether it refuses new requests.
+        left: whether it ends requests that are just beginning.
     """
 
     def __init__(
@@ -312,7 +331,7 @@ class Relay:
         self.draining = self.left = False
 
     async def until_served(self, route: Route[Any, Any]) -> bool:
-        """Wait for a first processor of a service, in our first seconds; whether one came. `ask` refuses otherwise."""
+        """In our first seconds, wait for a first processor of a service; False = none came, and `ask` will refuse."""
         try:
             return await self._requestor.until_served(route)
         except Unavailable:
@@ -321,7 +340,7 @@ class Relay:
     def ask(
         self, asked: Ask, entry: AccessLogEntry, permit: BeginPermit | None = None, *, kept: bool = False
     ) -> Exchange:
-        """Enter what is returned at once, and relay inside `async with`.
+        """Make an exchange; enter it at once, and relay inside `async with`.
 
         Args:
             asked: the request, its service and its limits.

@@ -1,8 +1,8 @@
 """A running request -> its client: where events go, whatever the door."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Protocol
-
-from typing_extensions import override
 
 from tg_gateway.dialects import Output
 
@@ -33,43 +33,17 @@ class Sink(Protocol):
         """Return once the client has caught up.
 
         Raises:
-            SlowConsumer: it did not, for too long; its connection is cut.
+            SlowConsumer: the client read too slowly for too long; its connection is cut.
         """
         return
 
 
-class HeldEnd(Sink):
-    """Passes everything to a sink but the last bytes.
-
-    Args:
-        sink: where it goes.
-    """
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._end: Output = b""
-
-    @override
-    def send(self, data: Output, *, last: bool) -> None:
-        # The bytes are kept and not the record: the writer has counted them, and would not write them twice.
-        if last:
-            self._end = data
-        else:
-            self._sink.send(data, last=False)
-
-    def release(self) -> None:
-        """Send what was held back."""
-        self._sink.send(self._end, last=True)
-
-    @property
-    @override
-    def full(self) -> bool:
-        return self._sink.full
-
-    @override
-    def hold(self, size: int) -> None:
-        self._sink.hold(size)
-
-    @override
-    async def drain(self) -> None:
-        await self._sink.drain()
+async def send_parts(parts: AsyncGenerator[bytes, None], sink: Sink) -> None:
+    """Send the parts of an answer as fast as its client takes them, and close them."""
+    # Close them now, not at some garbage collection: they may hold a subscription.
+    async with aclosing(parts):
+        async for part in parts:
+            sink.send(part, last=False)
+            while sink.full:
+                await sink.drain()
+    sink.send(b"", last=True)

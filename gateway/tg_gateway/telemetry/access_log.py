@@ -28,7 +28,7 @@ class AccessLogEntry:
         status: HTTP's, or what it would have been.
         outcome: "ok", or the type of the error that ended it; until `end` is called, that of a client that left.
         span: its span, in its trace; None = it has none.
-        name: of its span, once that is recorded: the method, and the path of its mount; "" = its door.
+        name: the name of its span, once that is recorded: the method, and the path of its mount; "" = its door.
         routine: whether such requests come often; if one succeeds, its line has the level "debug".
     """
 
@@ -80,7 +80,7 @@ class AccessLogEntry:
 
     @property
     def _is_dull(self) -> bool:
-        """Whether such requests come often, and this one went well."""
+        """Whether the line is dull: such requests come often, and this one went well."""
         return self.routine and self.outcome == "ok" and self.status < BadRequest.status
 
     def _end_span(self, span: Span) -> None:

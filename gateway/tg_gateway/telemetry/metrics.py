@@ -20,7 +20,7 @@ class FreshAnswer(Generic[T]):
 
     Args:
         ask: asks it.
-        seconds: for how long its answer is good.
+        seconds: how long its answer may be reused.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float) -> None:

@@ -5,7 +5,7 @@ import asyncio
 from aiohttp import web
 
 
-async def write_in_time(request: web.Request, response: web.Response, seconds: float | None) -> None:
+async def write_in_time(request: web.Request, response: web.StreamResponse, seconds: float | None) -> None:
     """Write an answer, and cut off a client that has not read it in time.
 
     Args:

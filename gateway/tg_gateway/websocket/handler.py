@@ -9,9 +9,9 @@ from aiohttp.http import WSMessageNoDecodeText
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.access import UnauthenticatedLimit, find_token
+from tg_gateway.access import UnauthenticatedLimit
 from tg_gateway.dialects import Conversation
-from tg_gateway.http import DOOR, ENTRY
+from tg_gateway.http import DOOR, ENTRY, PRINCIPAL
 from tg_gateway.telemetry import SOCKETS
 from tg_gateway.websocket.session import Backend, Session
 from tg_gateway.websocket.writer import SocketWriter
@@ -77,17 +77,10 @@ class WebSocketHandler:
         """Open a socket, and serve it until it ends."""
         entry, limits = request[ENTRY], self._backend.limits
         entry.service = "socket"
-        token = find_token(request.headers)
-        principal = None
-        if token is not None:
-            principal = self._backend.authenticator.check(token, request.remote or "")
-            entry.key = principal.name
-            self._unauthenticated.forget(request.transport)
         if self._backend.relay.draining or len(self._sockets) >= limits.sockets:
             raise Unavailable("the gateway takes no more sockets now; try again", retry_after=1.0)
         mount = request[DOOR].mount
-        large = mount is not None and mount.large
-        max_request = self._config.body_limit * (LARGE_MESSAGE_FACTOR if large else 1)
+        max_request = self._config.body_limit * (LARGE_MESSAGE_FACTOR if mount.large else 1)
         socket = _Socket(
             timeout=CLOSE_TIMEOUT_SECONDS,
             heartbeat=self._config.keep_alive,
@@ -113,10 +106,16 @@ class WebSocketHandler:
         SOCKETS.inc()
         try:
             async with Session(
-                self._backend, writer, entry, request.remote or "", principal, max_request=max_request
+                self._backend,
+                writer,
+                entry,
+                request.remote or "",
+                request.get(PRINCIPAL),
+                door=mount.door,
+                max_request=max_request,
             ) as session:
                 socket.session = session
-                conversation = socket.conversation = request[DOOR].dialect.converse(session)
+                conversation = socket.conversation = mount.dialect.converse(session)
                 await self._serve(socket, session, conversation, writer, request)
         finally:
             SOCKETS.dec()

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -17,7 +17,6 @@ from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import (
     Ask,
-    Background,
     Catalogue,
     KeptAnswers,
     KeptStreams,
@@ -28,8 +27,9 @@ from tg_gateway.dialects import (
     Writer,
     join_output,
 )
-from tg_gateway.jobs import JobRequests, JobStore
-from tg_gateway.relay import DEFECT_MESSAGE, Relay
+from tg_gateway.http import UNMADE, plan_apart
+from tg_gateway.jobs import JobRequests
+from tg_gateway.relay import DEFECT_MESSAGE, Relay, send_parts
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter, ignore_stop
 from tg_schema import TgError
@@ -44,14 +44,19 @@ _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", 
 
 @dataclass(slots=True)
 class Backend:
-    """The parts of the gateway that all sockets share. An edit of the file replaces the catalogue."""
+    """The parts of the gateway that all sockets share. An edit of the file replaces the catalogue.
+
+    Attributes:
+        jobs: makes in the background what only sockets ask for.
+        kept: makes the answers that any door keeps.
+    """
 
     authenticator: Authenticator
     catalogue: Catalogue
     relay: Relay
     jobs: JobRequests
     limits: Limits
-    kept: JobStore
+    kept: JobRequests
     streams: KeptStreams
 
 
@@ -63,33 +68,21 @@ class _Running:
         task: runs it.
         stream: its answers.
         entry: its line in the log.
-        begun: for an answer that is made apart from the socket: done once `cancel` is set, or is known to stay None.
-        cancel: stops the making of the answer.
-        cancelling: whether the client has asked to cancel it; further cancels have no effect.
+        apart: whether its answer is made apart from the socket.
+        cancel: stops the making of such an answer; None = it has yet to begin.
+        cancelling: whether the client has asked to stop the making; further cancels have no effect.
     """
 
     task: asyncio.Task[None]
     stream: SocketStream
     entry: AccessLogEntry
-    begun: asyncio.Future[None] | None = None
+    apart: bool = False
     cancel: Callable[[], Awaitable[object]] | None = None
     cancelling: bool = False
 
-    def set_apart(self) -> None:
-        """The answer will be made apart from the socket."""
-        self.begun = asyncio.get_running_loop().create_future()
-
     def begin(self, cancel: Callable[[], Awaitable[object]]) -> None:
-        """Note that the answer can now be found, and cancelled by `cancel`."""
-        if self.begun is None:
-            self.set_apart()
-        self.cancel = cancel
-        self.settle()
-
-    def settle(self) -> None:
-        """`cancel` will not change any more."""
-        if self.begun is not None and not self.begun.done():
-            self.begun.set_result(None)
+        """Note that the answer is made apart, and is stopped by `cancel` from now on."""
+        self.apart, self.cancel = True, cancel
 
     def stop(self) -> None:
         """End the request to free memory, because the client does not read."""
@@ -98,7 +91,6 @@ class _Running:
 
     def end(self) -> None:
         """Clean up after the task, however it ended, even if it was cancelled before it began."""
-        self.settle()
         self.stream.fail(Cancelled("the request was cancelled"))
         # A cancelled task keeps its traceback, which refers to the stream: break the cycle.
         self.stream.stop = ignore_stop
@@ -114,6 +106,7 @@ class Session(Socket):
         entry: the handshake's line in the log.
         address: the client's address.
         principal: the principal of the handshake's token.
+        door: the name of its door.
         max_request: maximum bytes of a request.
     """
 
@@ -125,6 +118,7 @@ class Session(Socket):
         address: str,
         principal: Principal | None,
         *,
+        door: str,
         max_request: int,
     ) -> None:
         self.max_name = backend.limits.socket_id
@@ -133,6 +127,7 @@ class Session(Socket):
         self._writer = writer
         self._entry = entry
         self._address = address
+        self._door = door
         self._max_request = max_request
         self._asked = 0
         self._running: dict[Name, _Running] = {}
@@ -176,9 +171,11 @@ class Session(Socket):
 
     async def _leave(self) -> None:
         """Wait for all requests to end and, for `CANCEL_SECONDS` at most, for cancels that the client sent before."""
+        # A request that is cancelled while it begins stops itself.
+        cancels = self._cancels.union(each.task for each in self._running.values() if each.cancelling)
         try:
-            if self._cancels:
-                await asyncio.wait(self._cancels, timeout=CANCEL_SECONDS)
+            if cancels:
+                await asyncio.wait(cancels, timeout=CANCEL_SECONDS)
         finally:
             for running in self._running.values():
                 if running.cancelling:
@@ -199,7 +196,7 @@ class Session(Socket):
 
     @override
     def authenticate(self, token: str | None) -> None:
-        # Reset first: after a wrong token, the rights of the one before must be gone.
+        # Reset the key first: after a wrong token, the rights of the token before must be gone.
         self._principal = None
         self._principal = self._backend.authenticator.check(token, self._address)
 
@@ -220,15 +217,15 @@ class Session(Socket):
     @override
     def cancel(self, name: Name) -> None:
         running = self._running.get(name)
-        if running is None:
+        # Each cancel reads the log and appends to it.
+        if running is None or running.cancelling:
             return
-        if running.begun is not None:
-            # Each of them reads the log and appends to it.
-            if not running.cancelling:
-                running.cancelling = True
-                start_task(self._cancels, self._cancel_kept(running))
-        else:
+        if not running.apart:
             running.task.cancel()
+            return
+        running.cancelling = True
+        if running.cancel is not None:
+            start_task(self._cancels, self._stop_making(running, running.cancel))
 
     @override
     def ask(
@@ -251,7 +248,7 @@ class Session(Socket):
     ) -> None:
         entry, stream = self._make_entry("kept"), SocketStream(self._writer, fail)
         answers = self.kept
-        self._begin(name, lambda: self._send(parts, stream), stream, entry).begin(lambda: answers.cancel(kept))
+        self._begin(name, lambda: send_parts(parts, stream), stream, entry).begin(lambda: answers.cancel(kept))
 
     @override
     def attach(
@@ -263,8 +260,8 @@ class Session(Socket):
         fail: Callable[[TgError], Output],
     ) -> None:
         entry, out, backend = self._make_entry("kept"), SocketStream(self._writer, fail), self._backend
-        parts = backend.streams.follow(backend.kept.of(self.key), stream, after, restore)
-        self._begin(name, lambda: self._send(parts, out), out, entry)
+        parts = backend.streams.follow(backend.kept.store.of(self.key), stream, after, restore)
+        self._begin(name, lambda: send_parts(parts, out), out, entry)
 
     def _make_entry(self, service: str) -> AccessLogEntry:
         """A log entry for one more request.
@@ -310,14 +307,18 @@ class Session(Socket):
             stream.fail(error)
 
     async def _relay(
-        self, name: Name, parse: Callable[[], Ask | Awaitable[Ask]], stream: SocketStream, entry: AccessLogEntry
+        self,
+        name: Name,
+        parse: Callable[[], Ask | Awaitable[Ask]],
+        stream: SocketStream,
+        entry: AccessLogEntry,
     ) -> None:
         parsed = parse()
         asked = await parsed if isinstance(parsed, Awaitable) else parsed
         del parse, parsed
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
-        if asked.background is not None:
-            await self._relay_kept(self._running[name], asked, asked.background, entry)
+        # No variable here refers to the running request: the traceback of a cancelled task would hold it in a cycle.
+        if await self._relay_apart(self._running[name], asked, entry):
             return
         async with self._backend.relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
@@ -329,36 +330,42 @@ class Session(Socket):
             else:
                 await stream.deliver(join_output(await exchange.write_whole(writer)))
 
-    async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
-        jobs = self._backend.jobs
-        running.set_apart()
-        begun = await jobs.put(asked, background, entry)
-        running.begin(lambda: jobs.store.of(entry.key).cancel(background.name, background.head))
-        answer = background.answer(jobs.store.of(entry.key, bounded=begun is None, log=begun))
+    async def _relay_apart(self, running: _Running, asked: Ask, entry: AccessLogEntry) -> bool:
+        """Relay the answer if it is made apart from the socket. Returns whether it is."""
+        backend, keeping = self._backend, asked.keeping
+        stores = entry.key in backend.authenticator.rights.storing
+        background = plan_apart(asked, keeping, self._door, backend.streams, stores=stores)
+        if background is None:
+            return False
+        # A stream with an id is read at any door; what a dialect or a client has named is the sockets' own.
+        named = background is asked.background or background.joins is not None
+        jobs = backend.jobs if named else backend.kept
+        running.apart = named and not background.optional
+        try:
+            log = await jobs.put(asked, background, entry)
+        except UNMADE:
+            if background.optional:
+                return False
+            raise
+        kept = jobs.store.of(entry.key, bounded=log is None, log=log)
+        cancel = partial(kept.cancel, background.name, background.head)
+        running.begin(cancel)
+        if running.cancelling:
+            await self._stop_making(running, cancel)
+        if keeping is not None and keeping.announce is not None and not (named or background.optional):
+            running.stream.send(keeping.announce(background.name), last=False)
+        answer = background.answer(kept)
         if isinstance(answer, StreamedAnswer):
-            await self._send(answer.parts, running.stream)
+            await send_parts(answer.parts, running.stream)
         else:
             await running.stream.deliver(answer.body)
+        return True
 
-    async def _send(self, parts: AsyncGenerator[bytes, None], stream: SocketStream) -> None:
-        """Pass on the parts of an answer, as fast as the client takes them."""
-        async with aclosing(parts):
-            async for part in parts:
-                stream.send(part, last=False)
-                while stream.full:
-                    await stream.drain()
-        stream.send(b"", last=True)
-
-    async def _cancel_kept(self, running: _Running) -> None:
-        """Stop the making of an answer. The end of its stream comes from the answer's log, like all its parts."""
-        # Wait without cancelling the future itself, which others may wait for too.
-        if running.begun is not None:
-            await asyncio.wait([running.begun])
-        if running.cancel is None:
-            return
+    async def _stop_making(self, running: _Running, cancel: Callable[[], Awaitable[object]]) -> None:
+        """The end of the stream comes from the answer's log, like all its parts."""
         try:
             with _DEFECTS:
-                await running.cancel()
+                await cancel()
         except TgError as error:
             running.stream.fail(error)
             running.task.cancel()

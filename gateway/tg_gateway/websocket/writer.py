@@ -37,7 +37,7 @@ class BufferBudget:
             self._held[holder] = size
         while self.total > self._limit:
             largest = max(self._held, key=lambda holder: self._held[holder])
-            # Subtract before calling `shed`, which drops the bytes and would subtract them again.
+            # Subtract the bytes before calling `shed`, which drops them and would subtract them again.
             self.total -= self._held.pop(largest)
             largest.shed()
 

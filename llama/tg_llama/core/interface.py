@@ -67,6 +67,9 @@ class Sampler(Protocol):
             ProtocolError: no token fits the grammar.
         """
 
+    def accept(self, token: int) -> None:
+        """Take a token for chosen. Raises: BadRequest, if it does not fit the grammar."""
+
     def close(self) -> None:
         """Free the memory; the sampler must not be used afterwards."""
 

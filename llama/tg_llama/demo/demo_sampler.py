@@ -8,6 +8,7 @@ import numpy as np
 
 from tg_llama.core import SamplerSettings
 from tg_llama.demo.demo_context import DemoContext
+from tg_llama.grammar import take_begun
 from tg_schema.errors import ProtocolError
 
 Weights = np.ndarray[Any, np.dtype[np.float64]]
@@ -44,6 +45,12 @@ class DemoSampler:
         if self._matcher is not None and token not in self._end_tokens:
             self._matcher.consume_token(token)
         return token
+
+    def accept(self, token: int) -> None:
+        """See `core.Sampler`."""
+        self._written[token] += 1
+        if self._matcher is not None:
+            take_begun(self._matcher, token)
 
     def _forbidden(self, size: int) -> Mask:
         mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)

@@ -2,17 +2,18 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import structlog
 
-from tg_llama.core import EngineSizes, Model, VectorContext
-from tg_llama.engine.embedding import Embedding, Vector
+from tg_llama.core import EngineSizes, Model, OwnPooling, VectorContext
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
+Vector = tuple[float, ...]
 Rows = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 SHARED_SECONDS = 0.01
@@ -25,6 +26,37 @@ VECTOR_DIGITS = 8
 """Decimals of a vector's numbers: more than the model's own floats have."""
 
 log = structlog.get_logger()
+
+
+class Embedding:
+    """Written by the engine's thread.
+
+    Attributes:
+        texts: the token ids of each text; none is empty.
+        pooling: how a text's vectors become one.
+        dimensions: how many numbers of it are kept, the first ones; None = all.
+        vectors: those of all texts, in their order. Its reader may cancel it, from any thread.
+    """
+
+    def __init__(self, texts: Sequence[tuple[int, ...]], pooling: OwnPooling, dimensions: int | None = None) -> None:
+        self.texts = texts
+        self.pooling = pooling
+        self.dimensions = dimensions
+        self.vectors: Future[list[Vector]] = Future()
+        self._found: list[Vector] = [()] * len(texts)
+        self._missing = len(texts)
+
+    def put(self, number: int, vector: Vector) -> None:
+        """Add the vector of text `number`."""
+        self._found[number] = vector
+        self._missing -= 1
+        if not self._missing and self.vectors.set_running_or_notify_cancel():
+            self.vectors.set_result(self._found)
+
+    def finish(self, error: TgError) -> None:
+        """Fail. Nothing changes if it has ended before."""
+        if not self.vectors.done() and self.vectors.set_running_or_notify_cancel():
+            self.vectors.set_exception(error)
 
 
 class _Text:

@@ -13,8 +13,7 @@ import structlog
 from tg_base.runtime import translate_defects
 from tg_llama.core import EngineSizes, Model
 from tg_llama.engine.batch import Batch
-from tg_llama.engine.embedder import Embedder
-from tg_llama.engine.embedding import Embedding
+from tg_llama.engine.embedder import Embedder, Embedding
 from tg_llama.engine.generation import Generation
 from tg_llama.engine.prefix_cache import PrefixCache
 from tg_llama.engine.prompt_budget import PromptBudget

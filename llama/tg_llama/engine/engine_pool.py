@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from tg_base.telemetry import AdapterLoad, ModelLoad
 from tg_llama.core import EngineSizes, Model, OwnPooling
-from tg_llama.engine.embedding import Embedding, Vector
+from tg_llama.engine.embedder import Embedding, Vector
 from tg_llama.engine.engine import Engine, EngineStats
 from tg_llama.engine.generation import Generation
 from tg_llama.lora import AdapterFile, AdapterSlots

@@ -31,6 +31,7 @@ class Job(msgspec.Struct, frozen=True):
         scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
         end_token: whether the data of the token that ends the answer are wanted too.
         shows_marks: whether control tokens that mark tool calls are text.
+        begun: the tokens of the answer that were sent already.
         grammar: grammar of the answer, in llguidance's language.
     """
 
@@ -48,12 +49,13 @@ class Job(msgspec.Struct, frozen=True):
     scored: tuple[int, ...] | None = None
     end_token: bool = False
     shows_marks: bool = False
+    begun: tuple[int, ...] = ()
 
     @property
     def evaluated(self) -> tuple[int, ...]:
         """The tokens that the model reads before it is asked for one of its own."""
         # Leave out the last scored token: what follows it is not asked for.
-        return self.prompt if self.scored is None else (*self.prompt, *self.scored)[:-1]
+        return (*self.prompt, *self.begun) if self.scored is None else (*self.prompt, *self.scored)[:-1]
 
 
 class Ending(NamedTuple):
@@ -105,9 +107,14 @@ class Generation:
         self._arrived: deque[Output] = deque()
         self._woken = asyncio.Event()
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
+        for token in job.begun:
+            self._answer.feed(pieces[token], None)
+        if job.begun and not job.keep_stop:
+            # What would be held back was sent.
+            self._answer.flush()
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
-        self._prompt = len(job.prompt) + len(job.scored or ()) if counted else None
+        self._prompt = len(job.prompt) + len(job.scored or job.begun) if counted else None
         # Written by the engine's thread, before the first token.
         self.cached = 0
         self._prompt_tokens: tuple[Token, ...] = ()

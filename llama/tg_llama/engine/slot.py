@@ -92,6 +92,12 @@ class Slot:
         self._scores = Scores(model, generation) if asks else None
         self.first_output = self._scores.first if self._scores else len(self.tokens) - 1
         self._sampler = model.make_sampler(job.settings, longest, job.grammar, job.prompt)
+        try:
+            for token in job.begun:
+                self._sampler.accept(token)
+        except TgError:
+            self.close()
+            raise
 
     @property
     def generates(self) -> bool:

@@ -8,7 +8,7 @@ from tg_llama.grammar.parameter_types import (
     fits,
 )
 from tg_llama.grammar.regex_grammar import choice_grammar, escape_text, regex_grammar, write_pattern
-from tg_llama.grammar.token_grammars import TokenGrammars
+from tg_llama.grammar.token_grammars import TokenGrammars, take_begun
 
 __all__ = [
     "ANNOTATIONS",
@@ -22,6 +22,7 @@ __all__ = [
     "json_grammar",
     "json_rule",
     "regex_grammar",
+    "take_begun",
     "walk_schemas",
     "write_pattern",
 ]

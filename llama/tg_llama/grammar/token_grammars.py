@@ -85,6 +85,16 @@ class TokenGrammars:
         return matcher
 
 
+def take_begun(matcher: Any, token: int) -> None:
+    """Let a matcher take a token of an answer that is continued.
+
+    Raises:
+        BadRequest: the text so far is not of this form.
+    """
+    if not matcher.consume_token(token):
+        raise BadRequest("continuation: the text is not of the form that is asked for; ask for the whole answer")
+
+
 def _tokenizer(pieces: Sequence[bytes], end_tokens: Sequence[int]) -> LLTokenizer:
     special = {token for token, piece in enumerate(pieces) if not piece} | set(end_tokens)
     # Give each a unique name: of several tokens with the same bytes, llguidance keeps only one.

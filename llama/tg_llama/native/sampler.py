@@ -7,6 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from tg_llama.core import LogitBias, SamplerSettings
+from tg_llama.grammar import take_begun
 from tg_llama.native.context import Context
 from tg_llama.native.library import hold_interpreter_lock, native
 from tg_llama.native.weights import Weights
@@ -58,6 +59,10 @@ class Sampler:
         """Choose the token that follows batch row `row`."""
         token: int = _sample(self.chain, context.pointer, row)
         return token
+
+    def accept(self, token: int) -> None:
+        """See `core.Sampler`."""
+        _accept(self.chain, token)
 
     def close(self) -> None:
         """Free the chain; the sampler must not be used afterwards."""
@@ -116,6 +121,11 @@ class GrammarSampler(Sampler):
         # `llama_sampler_sample` would do this by itself, but it leaves no room for a look at the grammar in between.
         _accept(self.chain, token)
         return token
+
+    @override
+    def accept(self, token: int) -> None:
+        take_begun(self._matcher, token)
+        super().accept(token)
 
     def _allowed(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> _Tokens:
         """The tokens that the grammar allows next, except barred ones."""

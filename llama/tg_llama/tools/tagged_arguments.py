@@ -8,70 +8,18 @@ import msgspec
 from tg_llama.grammar import ParameterTypes, fits
 from tg_llama.tools.python_call import write_json
 from tg_schema.codec import decode_json
-
-_JSON = re.compile(r'["\\{}\[\]]')
-_PYTHON = re.compile(r"'''|\"\"\"|[\"'\\{}\[\]()]")
-
-
-class CallScanner:
-    """Follows the nesting of one call, in JSON or as Python writes it; it does not ask whether the text is valid.
-
-    Args:
-        depth: how many brackets are open already.
-    """
-
-    def __init__(self, depth: int = 0, *, python: bool = False) -> None:
-        self._telling = _PYTHON if python else _JSON
-        self._depth = depth
-        self._quote = self._pending = ""
-
-    def find_end(self, piece: str) -> int:
-        """The position in `piece`, the text's next piece, after the last bracket; -1 if it is not in this piece."""
-        text, at = self._pending + piece, 0
-        before = len(self._pending)
-        self._pending = ""
-        while found := self._telling.search(text, at):
-            sign, start = found[0], found.start()
-            # Quotes may become three, and a backslash depends on the next character.
-            if len(text) - start < (3 if sign in "\"'" else 2 if sign == "\\" else 0) and self._waits(
-                sign, text[start:]
-            ):
-                self._pending = text[start:]
-                return -1
-            at = start + self._follow(sign)
-            if self._depth == 0 and not self._quote:
-                return at - before
-        return -1
-
-    def _waits(self, sign: str, rest: str) -> bool:
-        """Whether the next character decides what this sign means."""
-        return sign == "\\" or (self._quote in {"", sign * 3} and rest == sign * len(rest))
-
-    def _follow(self, sign: str) -> int:
-        """Take a sign; return its length."""
-        if self._quote:
-            if sign == "\\":
-                return 2
-            if sign.startswith(self._quote):
-                length, self._quote = len(self._quote), ""
-                return length
-            return 1
-        if sign[0] in "\"'":
-            self._quote = sign
-        elif sign != "\\":
-            self._depth += 1 if sign in "([{" else -1
-        return len(sign)
+from tg_schema.object_end import ObjectEnd
 
 
 class JsonArguments:
     """Reads the arguments of one call, which are one JSON value: their text is passed on as it is."""
 
     def __init__(self) -> None:
-        self._scanner = CallScanner()
+        self._end = ObjectEnd()
 
     def read(self, text: str) -> tuple[str, str | None]:
         """Add text; return the JSON text that it makes, and what comes after the arguments, None while they go on."""
-        end = self._scanner.find_end(text)
+        end = self._end.feed(text)
         return (text, None) if end < 0 else (text[:end], text[end:])
 
 

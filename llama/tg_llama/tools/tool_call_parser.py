@@ -1,17 +1,18 @@
 """A model's text -> the text to show, and the tool calls in it as deltas. It does not matter how the text is split."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from tg_llama.grammar import ParameterTypes
 from tg_llama.tools.python_call import read_python_call
-from tg_llama.tools.tagged_arguments import CallScanner, JsonArguments, TaggedArguments, overlap
+from tg_llama.tools.tagged_arguments import JsonArguments, TaggedArguments, overlap
 from tg_llama.tools.tool_format import ToolFormat
 from tg_schema import ToolCallDelta
 from tg_schema.codec import decode_json
+from tg_schema.object_end import ObjectEnd
 
 _SPACE = " \t\r\n"
 # Bounded, since an answer may begin like this and never end, and each piece is searched again.
@@ -21,8 +22,13 @@ _MAX_HEAD_CHARACTERS = 512
 _BEGINS_NAME = re.compile(f"({_NAME})?")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
-State = Callable[[], bool]
-"""Reads on; False if it needs more text."""
+T = TypeVar("T")
+Reading = Generator[None, None, T]
+"""Reads on; it pauses where it needs more text."""
+
+
+class _NoCall(Exception):
+    """What was read since the mark is text."""
 
 
 class _WholeCall(msgspec.Struct, frozen=True):
@@ -56,29 +62,24 @@ class ToolCallParser:
         self._types: dict[str, ParameterTypes] = {}
         self._new_id = new_id
         self._header = _header(form)
-        # Without a mark, only the very beginning of an answer can be a call; later JSON is text.
-        self._state: State = self._find if form.begin else self._begin_bare
-        self._held = self._raw = self._text = ""
+        # What is not read yet; and what was read since the mark, which is text if no call follows.
+        self._held = self._raw = ""
+        self._in_call = self._after_call = False
+        self._text = ""
         self._deltas: list[ToolCallDelta] = []
-        self._scanner = CallScanner()
-        self._arguments_reader: JsonArguments | TaggedArguments = JsonArguments()
-        self._scanned = 0
-        self._listing = self._after_call = False
+        self._reading = self._read()
 
     def feed(self, text: str) -> tuple[str, tuple[ToolCallDelta, ...]]:
         """Add text; return what of it is to be shown, and the pieces of calls."""
         self._held += text
-        while self._state():
-            pass
+        next(self._reading)
         return self._take()
 
     def flush(self) -> tuple[str, tuple[ToolCallDelta, ...]]:
         """The answer ended: return what was held back, unless it is the rest of a call."""
-        if self._state in {self._find, self._show}:
-            self._put(self._held if self._held.strip(_SPACE) or not self._after_call else "")
-        elif self._state in {self._begin_bare, self._open, self._name, self._head, self._to_the_end}:
-            self._put(self._raw + self._held)
-        self._held, self._state = "", self._show
+        self._put("" if self._in_call else self._raw + self._held)
+        self._held = self._raw = ""
+        self._reading = self._show()
         return self._take()
 
     def _take(self) -> tuple[str, tuple[ToolCallDelta, ...]]:
@@ -92,175 +93,158 @@ class ToolCallParser:
             self._text += text
             self._after_call = False
 
-    def _show(self) -> bool:
+    def _read(self) -> Reading[None]:
+        while self._form.begin:
+            yield from self._find()
+            yield from self._calls()
+        # Without a mark, only the very beginning of an answer can be a call; later JSON is text.
+        yield from self._calls()
+        yield from self._show()
+
+    def _show(self) -> Reading[None]:
         """No call can come any more."""
-        self._put(self._held)
-        self._held = ""
-        return False
+        while True:
+            self._put(self._held)
+            self._held = ""
+            yield
 
-    def _find(self) -> bool:
-        """Show what comes before the next mark."""
-        begin, held = self._form.begin, self._held
-        at = held.find(begin)
-        before = held[: at if at >= 0 else len(held) - overlap(held, begin)]
-        shown = before.rstrip(_SPACE)
-        self._put(shown)
-        if at < 0:
-            self._held = held[len(shown) :]
+    def _find(self) -> Reading[None]:
+        """Show what comes before the next mark, and read the mark."""
+        begin = self._form.begin
+        while not (yield from self._follows(begin)):
+            at = self._held.find(begin)
+            before = self._held[: at if at >= 0 else len(self._held) - overlap(self._held, begin)]
+            shown = before.rstrip(_SPACE)
+            self._put(shown)
+            self._held = self._held[len(shown) :]
+
+    def _follows(self, mark: str) -> Reading[bool]:
+        """Read `mark` and the white space before it; False if something else follows."""
+        while (text := self._held.lstrip(_SPACE)) != mark and mark.startswith(text):
+            yield
+        if not text.startswith(mark):
             return False
-        self._raw, self._held = held[len(shown) : at] + begin, held[at + len(begin) :]
-        self._state = self._open
+        end = len(self._held) - len(text) + len(mark)
+        self._raw, self._held = self._raw + self._held[:end], self._held[end:]
         return True
 
-    def _begin_bare(self) -> bool:
-        text = self._held.lstrip(_SPACE)
-        if not text:
-            return False
-        self._state = self._open if text[0] == ("[" if self._form.listed else "{") else self._show
-        return True
+    def _calls(self) -> Reading[None]:
+        """Read what a mark announces: calls, or text that only resembles them."""
+        try:
+            yield from self._section()
+            while not self._form.begin and (yield from self._continues(";")):
+                yield from self._section()
+        except _NoCall:
+            self._put(self._raw)
+        self._raw, self._in_call = "", False
 
-    def _open(self) -> bool:
-        """A mark came: a call, or a list of calls, must follow."""
-        text = self._held.lstrip(_SPACE)
-        if not text:
-            return False
-        self._raw += self._held[: len(self._held) - len(text)]
-        self._held = text
-        if self._form.listed and not self._listing:
-            if text[0] != "[":
-                return self._no_call("")
-            self._listing = True
-            self._raw, self._held = self._raw + "[", text[1:]
-            return True
-        if self._form.item and not text.startswith(self._form.item):
-            return False if self._form.item.startswith(text) else self._no_call("")
-        self._raw, self._held = self._raw + self._form.item, text[len(self._form.item) :]
-        python = self._form.syntax == "python"
-        if text[0] != "{" and not self._form.split and not python:
-            return self._no_call("")
-        self._state, self._scanned = (self._name if python else self._head), 0
-        self._scanner = CallScanner(python=python)
-        return True
+    def _section(self) -> Reading[None]:
+        """Read one call, or several in a list or between marks, and the mark at the end."""
+        form = self._form
+        if not (yield from self._follows("[" if form.listed else form.item)):
+            raise _NoCall
+        yield from self._call()
+        while (form.listed or form.item) and (yield from self._continues(form.item or ",")):
+            yield from self._call()
+        if form.listed:
+            yield from self._follows("]")
+        yield from self._follows(form.end)
 
-    def _name(self) -> bool:
-        """Read a name and a bracket; nothing else is held back, since many answers begin like a list."""
-        found = self._header.match(self._held)
-        if found is None:
-            return False if _BEGINS_NAME.fullmatch(self._held) else self._no_call("")
+    def _continues(self, mark: str) -> Reading[bool]:
+        """Read the mark before another call; until that begins, the mark may be text."""
+        follows = yield from self._follows(mark)
+        if follows:
+            self._raw, self._in_call = mark, False
+        return follows
+
+    def _call(self) -> Reading[None]:
+        """Read a call whose name comes first; or the whole of one, if its parts are in another order."""
+        form = self._form
+        while not self._held.strip(_SPACE):
+            yield
+        yield from self._follows("")
+        if form.syntax == "python":
+            yield from self._name()
+        elif not form.split and self._held[0] != "{":
+            raise _NoCall
+        whole, scanned = ObjectEnd(python=form.syntax == "python"), 0
+        while scanned >= _MAX_HEAD_CHARACTERS or (name := self._head()) is None:
+            end = -1 if form.split else whole.feed(self._held[scanned:])
+            if end >= 0:
+                self._whole(scanned + end)
+                break
+            scanned = len(self._held)
+            yield
+        else:
+            yield from self._arguments(name)
+        self.ended += 1
+        self._after_call = True
+        while form.item_end and (yield from self._follows(form.item_end.lstrip(_SPACE))):
+            pass
+
+    def _name(self) -> Reading[None]:
+        """Wait for a name and a bracket; nothing else is held back, since many answers begin like a list."""
+        while (found := self._header.match(self._held)) is None:
+            if not _BEGINS_NAME.fullmatch(self._held):
+                raise _NoCall
+            yield
         if not self._is_offered(found["name"]):
-            return self._no_call("")
-        self._state = self._to_the_end
-        return True
+            raise _NoCall
 
-    def _head(self) -> bool:
-        """The beginning of a call, up to its arguments; or all of it, if it is in another order."""
-        found = self._header.match(self._held, 0, _MAX_HEAD_CHARACTERS)
-        if found is not None:
-            name = found["name"] if self._form.split else _unquoted(found["name"])
-            if name is not None and self._is_offered(name):
-                self._call(name, "")
-                self._held, self._state = self._held[found.end() :], self._arguments
-                self._arguments_reader = self._read_arguments(name)
-                return True
-        ended = len(self._held) >= _MAX_HEAD_CHARACTERS
+    def _head(self) -> str | None:
+        """Read the beginning of a call, up to its arguments; None if it is not there."""
+        found = None if self._form.syntax == "python" else self._header.match(self._held, 0, _MAX_HEAD_CHARACTERS)
+        name = found and (found["name"] if self._form.split else _unquoted(found["name"]))
+        if found is not None and name is not None and self._is_offered(name):
+            self._held = self._held[found.end() :]
+            self._begin(name, "")
+            return name
+        # A bare name ends at its mark, before the first bracket.
+        bracket = "{" if self._form.syntax == "json" else ">"
+        if self._form.split and (len(self._held) >= _MAX_HEAD_CHARACTERS or bracket in self._held):
+            raise _NoCall
+        return None
+
+    def _whole(self, end: int) -> None:
+        text, self._held = self._held[:end], self._held[end:]
+        call = read_python_call(text) if self._form.syntax == "python" else _whole(self._form, text)
+        if call is None or not self._is_offered(call[0]):
+            self._raw += text
+            raise _NoCall
+        self._begin(*call)
+
+    def _arguments(self, name: str) -> Reading[None]:
+        """Pass on what the model writes, up to the last bracket or tag."""
+        reader, rest = self._reader(name), None
+        while rest is None:
+            piece, rest = reader.read(self._held)
+            self._held = rest or ""
+            if piece:
+                self._deltas.append(ToolCallDelta(self.begun - 1, arguments=piece))
+            if rest is None:
+                yield
         if self._form.split:
-            # The name ends at its mark, before the first bracket.
-            ended = ended or ("{" if self._form.syntax == "json" else ">") in self._held
-            return self._no_call("") if ended else False
-        if ended:
-            self._state = self._to_the_end
-        return self._to_the_end()
+            return
+        # Ignore parts of a call after its arguments, such as an id.
+        rest_of_call = ObjectEnd(depth=1)
+        while (end := rest_of_call.feed(self._held)) < 0:
+            self._held = ""
+            yield
+        self._held = self._held[end:]
 
-    def _read_arguments(self, name: str) -> JsonArguments | TaggedArguments:
+    def _reader(self, name: str) -> JsonArguments | TaggedArguments:
         if self._form.syntax == "json":
             return JsonArguments()
         types = self._types.setdefault(name, ParameterTypes(self._tools.get(name, {})))
         return TaggedArguments(types, (self._form.item_end, self._form.end))
 
-    def _to_the_end(self) -> bool:
-        """Read a whole call whose parts are in an unusual order."""
-        end = self._scanner.find_end(self._held[self._scanned :])
-        if end < 0:
-            self._scanned = len(self._held)
-            return False
-        text, self._held = self._held[: self._scanned + end], self._held[self._scanned + end :]
-        call = read_python_call(text) if self._form.syntax == "python" else _whole(self._form, text)
-        if call is None or not self._is_offered(call[0]):
-            return self._no_call(text)
-        self._call(*call)
-        return self._end_call()
-
-    def _arguments(self) -> bool:
-        """Pass on what the model writes, up to the last bracket or tag."""
-        piece, rest = self._arguments_reader.read(self._held)
-        self._held = rest or ""
-        if piece:
-            self._deltas.append(ToolCallDelta(self.begun - 1, arguments=piece))
-        if rest is None:
-            return False
-        if self._form.split:
-            return self._end_call()
-        self._scanner, self._state = CallScanner(depth=1), self._rest
-        return True
-
-    def _rest(self) -> bool:
-        """Ignore parts of a call after its arguments, such as an id."""
-        end = self._scanner.find_end(self._held)
-        self._held = "" if end < 0 else self._held[end:]
-        return False if end < 0 else self._end_call()
-
-    def _after(self) -> bool:
-        """A call ended: another one of a list, or the mark of the end, may follow."""
-        text = self._held = self._held.lstrip(_SPACE)
-        end = self._form.end
-        if not text or (end.startswith(text) and text != end):
-            return False
-        if text[0] == ("," if self._listing else ";") and (self._listing or not self._form.begin):
-            self._held, self._state, self._raw = text[1:], self._open, text[0]
-            return True
-        if self._listing and text[0] == "]":
-            self._held, self._listing = text[1:], False
-            return True
-        self._listing = False
-        self._held = text.removeprefix(end)
-        self._state = self._find if self._form.begin else self._show
-        return True
-
-    def _after_item(self) -> bool:
-        """A call of a section ended: its own end, another one, or the end of the section may follow."""
-        text, form = self._held.lstrip(_SPACE), self._form
-        item_end = form.item_end.lstrip(_SPACE)
-        self._held = text
-        if any(mark.startswith(text) and mark != text for mark in (item_end, form.item, form.end)):
-            return False
-        if text.startswith(item_end):
-            self._held = text.removeprefix(item_end)
-        elif text.startswith(form.item):
-            self._state = self._open
-        else:
-            self._held, self._state = text.removeprefix(form.end), self._find
-        return True
-
     def _is_offered(self, name: str) -> bool:
         return bool(self._form.begin) or name in self._tools
 
-    def _call(self, name: str, arguments: str) -> None:
+    def _begin(self, name: str, arguments: str) -> None:
         self._deltas.append(ToolCallDelta(self.begun, self._new_id(), name, arguments))
         self.begun += 1
-        self._raw = ""
-
-    def _end_call(self) -> bool:
-        self.ended += 1
-        self._after_call = True
-        self._state = self._after_item if self._form.item else self._after
-        return True
-
-    def _no_call(self, text: str) -> bool:
-        """Treat everything since the mark as text."""
-        self._put(self._raw + text)
-        self._raw, self._listing = "", False
-        self._state = self._find if self._form.begin else self._show
-        return True
+        self._in_call = True
 
 
 def _header(form: ToolFormat) -> re.Pattern[str]:

@@ -6,12 +6,12 @@ its processing mode: `FULL_DUPLEX_STREAMED` or `BUFFERED` for the request; the r
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Final
+from typing import Final, Literal
 
 from tg_base.telemetry import LOAD_RESPONSE_HEADER
-from tg_picker.extproc import external_processor_pb2 as wire
-from tg_picker.extproc import messages
+from tg_picker.extproc import messages, wire
 from tg_picker.extproc.decision import Asked, Course, Directed, Picker, Refused
+from tg_picker.extproc.messages import NOTHING_FOR
 from tg_picker.extproc.usage_reader import UsageReader
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -87,9 +87,8 @@ class Exchange:
         if self._request_mode not in _READABLE:
             return self._refuse(_WRONG_MODE)
         if message.request_headers.end_of_stream or self._request_mode == _Mode.NONE:
-            decision = await self._decide(None)
-            return self._refuse(decision) if isinstance(decision, Refused) else [messages.direct_headers(decision)]
-        return _NO_ANSWER if self._request_mode == _Mode.FULL_DUPLEX_STREAMED else [messages.NOTHING_FOR_HEADERS]
+            return await self._direct("request_headers")
+        return _NO_ANSWER if self._request_mode == _Mode.FULL_DUPLEX_STREAMED else (NOTHING_FOR["request_headers"],)
 
     async def _take_request_body(self, message: wire.ProcessingRequest) -> _Answers:
         """Collect; decide when it is complete."""
@@ -101,36 +100,33 @@ class Exchange:
         if len(self._body) > MAX_BODY_BYTES:
             return self._refuse(_TOO_LARGE)
         if body.end_of_stream or self._request_mode != _Mode.FULL_DUPLEX_STREAMED:
-            return await self._direct(last=True)
+            return await self._direct("request_body")
         return _NO_ANSWER
 
     async def _take_request_trailers(self, _: wire.ProcessingRequest) -> _Answers:
         """Trailers end a body whose pieces did not say so."""
-        directing = _NO_ANSWER if self._is_complete else await self._direct(last=False)
-        return directing if self.over else chain(directing, (messages.NOTHING_FOR_TRAILERS,))
+        directing = _NO_ANSWER if self._is_complete else await self._direct("request_body", last=False)
+        return directing if self.over else chain(directing, (NOTHING_FOR["request_trailers"],))
 
-    async def _direct(self, *, last: bool) -> _Answers:
+    async def _direct(self, kind: Literal["request_headers", "request_body"], *, last: bool = True) -> _Answers:
+        """Ask the picker, and answer the message that completed the request."""
+        self._is_complete = True
         # The headers stay in memory until the decision, so they are counted.
         self._body = body = bytes(self._body)
-        decision = await self._decide(body)
+        told = None if kind == "request_headers" else body
+        decision = await self._picker.decide(Asked(self._headers, told, self._subset, self._is_unread))
         if isinstance(decision, Refused):
             return self._refuse(decision)
-        if self._request_mode != _Mode.FULL_DUPLEX_STREAMED:
-            self._body = b""
-            return (messages.direct_buffered_body(decision),)
-        return self._pass_on(decision, body if decision.body is None else decision.body, last=last)
+        self._course = decision.course
+        if kind == "request_body" and self._request_mode == _Mode.FULL_DUPLEX_STREAMED:
+            return self._pass_on(decision, body if decision.body is None else decision.body, last=last)
+        self._body = b""
+        return (messages.direct(kind, decision),)
 
     def _pass_on(self, directed: Directed, body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
-        yield messages.direct_headers(directed)
-        yield from messages.stream_request_body(body, last=last)
+        yield messages.direct("request_headers", directed)
+        yield from messages.pass_on_request(body, last=last)
         self._body = b""
-
-    async def _decide(self, body: bytes | None) -> Directed | Refused:
-        self._is_complete = True
-        decision = await self._picker.decide(Asked(self._headers, body, self._subset, self._is_unread))
-        if isinstance(decision, Directed):
-            self._course = decision.course
-        return decision
 
     def _refuse(self, refused: Refused) -> _Answers:
         self._is_complete = self.over = True
@@ -151,7 +147,7 @@ class Exchange:
             self._usage = UsageReader(headers.get("content-type", ""))
         if message.response_headers.end_of_stream:
             self.close()
-        return (messages.NOTHING_FOR_RESPONSE_HEADERS,)
+        return (NOTHING_FOR["response_headers"],)
 
     async def _take_response_body(self, message: wire.ProcessingRequest) -> _Answers:
         """Report the first piece, read the usage, and pass the piece on."""
@@ -163,13 +159,13 @@ class Exchange:
         if body.end_of_stream:
             self.close()
         if self._response_mode == _Mode.FULL_DUPLEX_STREAMED:
-            return (messages.stream_response_body(body.body, last=body.end_of_stream),)
-        return (messages.NOTHING_FOR_RESPONSE_BODY,)
+            return (messages.pass_on("response_body", body.body, last=body.end_of_stream),)
+        return (NOTHING_FOR["response_body"],)
 
     async def _take_response_trailers(self, _: wire.ProcessingRequest) -> _Answers:
         """Trailers end a response."""
         self.close()
-        return (messages.NOTHING_FOR_RESPONSE_TRAILERS,)
+        return (NOTHING_FOR["response_trailers"],)
 
     _takes: Final = {
         "request_headers": _take_request_headers,

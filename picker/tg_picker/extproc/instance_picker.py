@@ -1,24 +1,22 @@
 """Asked -> scheduler -> decision: from a request's body and headers to the model server that runs it."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from random import Random
-from time import perf_counter
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
-from tg_picker.core import (
-    Endpoint,
-    InstanceRequest,
-    Objective,
-    Pick,
-    Rejection,
-)
+from tg_picker.core import Endpoint, InstanceRequest, Objective, Rejection
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.model_request import ModelRequest, read_model_request, rename_model
-from tg_picker.extproc.placement_course import LoadReader, PlacementCourse
-from tg_picker.pools import Destination, Dispatcher, PoolView, Slo, find_goal
-from tg_picker.status import PoolBoard, RequestFacts
+from tg_picker.extproc.placement_course import PlacementCourse
+from tg_picker.picking import PoolPicker
+from tg_picker.pools import Destination, Slo, find_goal
+from tg_picker.pools.adapter_loader import Post
+from tg_picker.pools.followed_pools import FollowedPools
+from tg_picker.status import RequestFacts
 from tg_schema.errors import BadRequest
 
 OBJECTIVE_HEADERS = ("x-gateway-inference-objective", "x-llm-d-inference-objective")
@@ -28,10 +26,6 @@ OUTPUT_TOKEN_HEADERS = ("x-slo-tpot-ms", "x-llm-d-slo-tpot-ms")
 DEFAULT_FLOW = "default-flow"
 MAX_LOGGED = 100
 """Characters of a client's text in the log or in an error."""
-
-FindEligible = Callable[[Sequence[Endpoint]], Sequence[Endpoint]]
-AdapterLoad = Callable[[Endpoint, str], Awaitable[None]]
-"""Returns once a server has an adapter, or has refused to load it. It does not fail."""
 
 log = structlog.get_logger()
 
@@ -57,39 +51,18 @@ class InstancePicker:
     """Decides where requests go. See `Picker`. It belongs to one event loop.
 
     Args:
-        dispatcher: picks among the endpoints of a pool, and lets requests wait.
-        view: the pools as they are now.
-        clock: the scheduler's, in seconds.
-        board: is told every decision, for the page and the metrics.
-        read_load: takes the load headers of responses.
-        load: makes a server load an adapter of a route that it may lack.
-        find_eligible: leaves out servers that nobody can reach now: a dead one has the least to do, so that it would
-            attract every request.
+        picker: picks among the endpoints of a pool, and lets requests wait.
+        post: sends a server the request to load an adapter of a route that it may lack; None = nobody does.
         fallbacks: endpoints named beside the picked one.
         takes_list: whether Envoy's cluster takes them as one list; one of kind `ORIGINAL_DST` answers 503 to it.
     """
 
     def __init__(
-        self,
-        dispatcher: Dispatcher,
-        view: Callable[[], PoolView],
-        clock: Callable[[], float],
-        *,
-        board: PoolBoard,
-        read_load: LoadReader,
-        load: AdapterLoad | None = None,
-        find_eligible: FindEligible = tuple,
-        fallbacks: int = 0,
-        takes_list: bool = True,
+        self, picker: PoolPicker, *, post: Post | None = None, fallbacks: int = 0, takes_list: bool = True
     ) -> None:
-        self._dispatcher = dispatcher
-        self._view = view
-        self._clock = clock
+        self._picker = picker
         self._draw = Random()  # noqa: S311 - it shares requests out by the weights of rewrites
-        self._board = board
-        self._read_load = read_load
-        self._load = load
-        self._find_eligible = find_eligible
+        self._post = post
         self._fallbacks = fallbacks
         self._takes_list = takes_list
         # Bound once: a line that the level leaves out then costs next to nothing.
@@ -107,41 +80,32 @@ class InstancePicker:
 
     async def _decide_on(self, asked: Asked, body: bytes) -> Directed | Refused:
         wanted = read_model_request(body)
-        view = self._view()
-        destination = view.catalogue.resolve(
-            wanted.model,
-            self._draw,
-            objective=asked.header(*OBJECTIVE_HEADERS),
-            served=view.served,
-            has=lambda pool, adapter: self._dispatcher.scheduler.was_told(adapter, view.members.get(pool, ())),
-        )
+        view = self._picker.pools.view
+        objective = asked.header(*OBJECTIVE_HEADERS)
+        destination = view.resolve(wanted.model, self._draw, self._picker.scheduler, objective)
         facts = RequestFacts(_id(asked), wanted.model[:MAX_LOGGED], destination, len(body))
         if destination is None:
-            self._board.refuse(facts, _UNKNOWN)
+            self._picker.board.refuse(facts, _UNKNOWN)
             return Refused(404, _UNKNOWN.reason, _unknown(wanted.model))
         renamed = rename_model(body, destination.model) if destination.model != wanted.model else None
-        base = destination.model if destination.adapter is None else view.find_base(destination.pool)
-        return await self._place(asked, facts, _instance_request(asked, wanted, destination, base), renamed)
+        request = _instance_request(asked, wanted, destination, view.find_base(destination))
+        return await self._place(asked, facts, request, renamed)
 
     async def _place(
         self, asked: Asked, facts: RequestFacts, request: InstanceRequest, body: bytes | None
     ) -> Directed | Refused:
-        eligible = _Eligible(self._view, facts.destination, asked.subset, self._find_eligible)
-        arrived_at, began = self._clock(), perf_counter()
-        if facts.destination is None or (asked.subset is not None and not eligible()):
-            # Do not let it wait: it costs a server next to nothing, or no server that joins can have its model.
-            pick = self._dispatcher.scheduler.pick(request, eligible(), arrived_at)
-            seconds = perf_counter() - began
-        else:
-            pool = facts.destination.pool
-            size = len(asked.body or b"")
-            submitted = self._dispatcher.submit(pool, request, eligible, arrived_at, size=size)
-            seconds = perf_counter() - began
-            pick = await self._dispatcher.wait(pool, submitted)
-            if isinstance(pick, Pick) and facts.destination.route and request.adapter is not None:
-                await self._load_adapter(pick, request.adapter)
-        facts = replace(facts, eligible=eligible.found, unreachable=eligible.left_out)
-        record = self._board.record(facts, request, pick, seconds, arrived_at=arrived_at)
+        pool = None if facts.destination is None else facts.destination.pool
+        eligible = _Eligible(self._picker.pools, pool, asked.subset)
+        # Without a model it does not wait: it costs a server next to nothing. In an empty subset nothing can join.
+        waits = asked.subset is None or bool(eligible())
+        pick, record = await self._picker.place(
+            request,
+            pool if waits else None,
+            eligible,
+            lambda: replace(facts, eligible=eligible.found, unreachable=eligible.left_out),
+            arrived_at=self._picker.clock(),
+            size=len(asked.body or b""),
+        )
         if isinstance(pick, Rejection):
             self._log.info("pick.refused", reason=pick.reason, model=_short(request))
             reason = _PUBLISHED.get(pick.reason, pick.reason)
@@ -156,50 +120,41 @@ class InstancePicker:
         others = pick.fallbacks[: self._fallbacks]
         if facts.destination is not None and (most := facts.destination.failure.max_attempts) is not None:
             others = others[: most - 1]
-        course = PlacementCourse(self._dispatcher, pick, request, self._clock, self._read_load, record=record)
+        course = PlacementCourse(self._picker, pick, request, record)
+        if self._post is not None and request.route and request.adapter is not None:
+            with ExitStack() as leaving:
+                # If the client leaves now, nobody else will end the placement.
+                leaving.callback(course.end, None)
+                await self._picker.loader.load(pick.endpoint, request.adapter, self._post)
+                leaving.pop_all()
         addresses = (pick.endpoint.address, *(each.address for each in others))
         return Directed(addresses, course, body, self._takes_list)
 
-    async def _load_adapter(self, pick: Pick, adapter: str) -> None:
-        if self._load is None:
-            return
-        is_over = False
-        try:
-            await self._load(pick.endpoint, adapter)
-            is_over = True
-        finally:
-            if not is_over:
-                # The client has left, so nobody else will end the placement.
-                pick.placement.finish(None, self._clock())
 
-
-class _Eligible:
+class _Eligible(Struct, eq=False):
     """The servers that a request may go to, whenever it is called: while it waits, they may come and go.
 
     Attributes:
+        pools: all pools.
+        pool: the request's; None = any.
+        subset: the addresses to choose from; None = all.
         found: how many there were at the last call.
         left_out: how many of them were unreachable.
     """
 
-    def __init__(
-        self,
-        view: Callable[[], PoolView],
-        destination: Destination | None,
-        subset: frozenset[str] | None,
-        find_eligible: FindEligible,
-    ) -> None:
-        self._view = view
-        self._pool = None if destination is None else destination.pool
-        self._subset = subset
-        self._find_eligible = find_eligible
-        self.found = self.left_out = 0
+    pools: FollowedPools
+    pool: str | None
+    subset: frozenset[str] | None
+    found: int = 0
+    left_out: int = 0
 
     def __call__(self) -> Sequence[Endpoint]:
-        view, subset = self._view(), self._subset
-        members = view.endpoints if self._pool is None else view.members.get(self._pool, ())
+        view, subset = self.pools.view, self.subset
+        members = view.endpoints if self.pool is None else view.members.get(self.pool, ())
         # The scheduler knows an unchanged tuple again, and then looks at no server's models.
         allowed = members if subset is None else [each for each in members if each.address in subset]
-        eligible = self._find_eligible(allowed)
+        # A dead server has the least to do, so that it would attract every request.
+        eligible = self.pools.find_eligible(allowed)
         self.found, self.left_out = len(eligible), len(allowed) - len(eligible)
         return eligible
 

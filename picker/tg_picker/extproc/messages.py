@@ -4,13 +4,13 @@ Source of every fact here: Envoy's external_processor.proto, and the endpoint pi
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from google.protobuf.struct_pb2 import Struct as Metadata
 
 from tg_base.telemetry import LOAD_REQUEST_HEADER
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.decision import Directed, Refused
 from tg_picker.pools import LOAD_FORMAT
 
@@ -53,11 +53,12 @@ MAX_PART_BYTES = 62_000
 _REPLACE = wire.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 """Overwrite: the default would put our destination after one that a client made up."""
 
-NOTHING_FOR_HEADERS = wire.ProcessingResponse(request_headers=wire.HeadersResponse())
-NOTHING_FOR_TRAILERS = wire.ProcessingResponse(request_trailers=wire.TrailersResponse())
-NOTHING_FOR_RESPONSE_HEADERS = wire.ProcessingResponse(response_headers=wire.HeadersResponse())
-NOTHING_FOR_RESPONSE_BODY = wire.ProcessingResponse(response_body=wire.BodyResponse())
-NOTHING_FOR_RESPONSE_TRAILERS = wire.ProcessingResponse(response_trailers=wire.TrailersResponse())
+Kind = Literal[
+    "request_headers", "request_body", "request_trailers", "response_headers", "response_body", "response_trailers"
+]
+"""A message of Envoy's, by its name in `ProcessingRequest`; its answer has the same name in `ProcessingResponse`."""
+NOTHING_FOR: Final = {kind: wire.ProcessingResponse(**{kind: {}}) for kind in get_args(Kind)}
+"""The answers that change nothing."""
 
 
 def read_headers(headers: wire.HeaderMap) -> dict[str, str]:
@@ -94,24 +95,22 @@ def read_served(message: wire.ProcessingRequest) -> str:
     return str(attributes.fields[_UPSTREAM].string_value)
 
 
-def direct_headers(directed: Directed) -> wire.ProcessingResponse:
-    """The answer to a request's headers that says where it goes."""
-    headers = wire.HeadersResponse(response=_directing(directed))
-    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(directed))
+def direct(kind: Literal["request_headers", "request_body"], directed: Directed) -> wire.ProcessingResponse:
+    """The answer that says where a request goes: to its headers, or to a buffered body with the body if it changed."""
+    common: dict[str, Any] = {"header_mutation": _directing(directed), "clear_route_cache": True}
+    if kind == "request_body" and directed.body is not None:
+        common["body_mutation"] = {"body": directed.body}
+    return wire.ProcessingResponse(**{kind: {"response": common}}, dynamic_metadata=_metadata(directed))
 
 
-def direct_buffered_body(directed: Directed) -> wire.ProcessingResponse:
-    """The answer to a buffered body that says where it goes, with the body if it changed."""
-    common = _directing(directed)
-    if directed.body is not None:
-        common.body_mutation.body = directed.body
-    return wire.ProcessingResponse(
-        request_body=wire.BodyResponse(response=common), dynamic_metadata=_metadata(directed)
-    )
+def pass_on(kind: Literal["request_body", "response_body"], body: bytes, *, last: bool) -> wire.ProcessingResponse:
+    """A piece of a body in Envoy's duplex mode. A plain body mutation would be "spurious" there: a 500."""
+    streamed = {"streamed_response": {"body": body, "end_of_stream": last}}
+    return wire.ProcessingResponse(**{kind: {"response": {"body_mutation": streamed}}})
 
 
-def stream_request_body(body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
-    """A body in pieces for Envoy's duplex mode. A plain body mutation would be "spurious" there: a 500.
+def pass_on_request(body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
+    """A request's body in pieces.
 
     Args:
         body: all of it.
@@ -119,16 +118,7 @@ def stream_request_body(body: bytes, *, last: bool) -> Iterator[wire.ProcessingR
     """
     for start in range(0, max(len(body), 1), MAX_PART_BYTES):
         end = start + MAX_PART_BYTES
-        part = wire.StreamedBodyResponse(body=body[start:end], end_of_stream=last and end >= len(body))
-        common = wire.CommonResponse(body_mutation=wire.BodyMutation(streamed_response=part))
-        yield wire.ProcessingResponse(request_body=wire.BodyResponse(response=common))
-
-
-def stream_response_body(body: bytes, *, last: bool) -> wire.ProcessingResponse:
-    """A piece of the endpoint's answer, passed on as it came. Holding it back would stop the stream."""
-    part = wire.StreamedBodyResponse(body=body, end_of_stream=last)
-    common = wire.CommonResponse(body_mutation=wire.BodyMutation(streamed_response=part))
-    return wire.ProcessingResponse(response_body=wire.BodyResponse(response=common))
+        yield pass_on("request_body", body[start:end], last=last and end >= len(body))
 
 
 def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
@@ -150,7 +140,7 @@ def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
     )
 
 
-def _directing(directed: Directed) -> wire.CommonResponse:
+def _directing(directed: Directed) -> wire.HeaderMutation:
     fallbacks = directed.addresses[1:]
     following = () if directed.is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
     # The second header asks the endpoint for its load, as a header of its response (ORCA).
@@ -162,12 +152,11 @@ def _directing(directed: Directed) -> wire.CommonResponse:
         *following,
         *([] if directed.body is None else [("content-length", str(len(directed.body)))]),
     ]
-    mutation = wire.HeaderMutation(
+    return wire.HeaderMutation(
         set_headers=_options(headers),
         # A client that sent them itself would choose where its request is retried.
         remove_headers=NEXT_DESTINATIONS[len(following) :],
     )
-    return wire.CommonResponse(header_mutation=mutation, clear_route_cache=True)
 
 
 def _destination(directed: Directed) -> str:

@@ -8,7 +8,7 @@ from tg_base.config import BusConfig, Findings
 from tg_picker.core import Endpoint
 from tg_picker.extproc.pick_config import PickConfig, override_config, read_pick_config
 from tg_picker.pools import Catalogue, PoolView
-from tg_picker.pools.pool_watcher import PoolWatcher, check_files
+from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_schema.errors import BadRequest, Timeout
 
 PING_SECONDS = 10.0
@@ -33,14 +33,13 @@ async def check_picker(
     described = ""
     with findings.collect():
         config = override_config(read_pick_config(file), listen, http, bus)
-        sources = config.make_sources(file.parent)
-        await asyncio.to_thread(check_files, sources, findings)
+        watcher = await asyncio.to_thread(PoolWatcher, config.make_sources(file.parent), findings=findings)
         are_readable = not findings.sentences
         if config.bus is not None:
             with findings.collect():
                 await _ping(config.bus)
         if are_readable:
-            async with await asyncio.to_thread(PoolWatcher, sources) as watcher:
+            async with watcher:
                 for name in watcher.unresolved:
                     findings.add(BadRequest(f"{name} has no address; correct it in names, or add it to your DNS"))
                 described = _describe(file, config, watcher.view)
@@ -79,8 +78,8 @@ def _name(server: Endpoint) -> str:
 
 def _describe_name(catalogue: Catalogue, name: str) -> str:
     case = catalogue.cases.get(name)
-    pools = catalogue.homes[name] if case is None else case.pools
-    leads = f"model {name}: pool {' or '.join(pool for pool, _ in pools)}"
+    pools = catalogue.find_rewriting(name) if case is None else [pool for pool, _ in case.pools]
+    leads = f"model {name}: pool {' or '.join(pools)}"
     if case is None:
         return f"{leads}, rewritten"
     kind = ", a LoRA adapter" if case.is_adapter else ""

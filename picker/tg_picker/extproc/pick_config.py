@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from tg_base.bus import find_bus
 from tg_base.config import BusConfig, read_table
 from tg_picker.core import DEFAULT_POLICY, AdmissionRule, QueueLimits, load_policy
-from tg_picker.pools import Host, PoolTable, check_tables, read_places, refuse_both, split_address
+from tg_picker.pools import PoolSources, PoolTable, read_sources, split_address
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
-from tg_picker.pools.pool_watcher import PoolSources
 from tg_picker.pools.scraper import ScrapeOptions, check_path
 from tg_schema.errors import BadRequest
 
@@ -68,19 +67,13 @@ class PickConfig(Struct, frozen=True):
         Raises:
             BadRequest: an address is none or there twice, or there is no source of servers.
         """
-        if self.pools:
-            check_tables(self.pools, ip_only=True)
-            refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)
-            return PoolSources(tables=self.pools, ip_only=True)
-        if not (self.endpoint_files or self.endpoints or self.names):
-            raise BadRequest("no model servers are configured: set endpoints, names, endpoint_files or pools")
-        hosts = read_places(self.endpoints, "endpoints", ip_only=True)
-        names = read_places(self.names, "names")
-        return PoolSources(
-            resources=tuple(folder / file for file in self.resources),
-            endpoint_files=tuple(folder / file for file in self.endpoint_files),
-            hosts=tuple(Host(address, (port,), models=self.models) for address, port in hosts),
-            names=tuple(Host(name, (port,), models=self.models) for name, port in names),
+        return read_sources(
+            pools=self.pools,
+            resources=[folder / file for file in self.resources],
+            endpoint_files=[folder / file for file in self.endpoint_files],
+            endpoints=self.endpoints,
+            names=self.names,
+            models=self.models,
             ip_only=True,
         )
 

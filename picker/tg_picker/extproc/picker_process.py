@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import starmap
 from pathlib import Path
 
 from tg_base.bus import open_bus
@@ -15,12 +14,10 @@ from tg_picker.extproc.instance_picker import InstancePicker
 from tg_picker.extproc.pick_config import PickConfig, override_config, read_pick_config
 from tg_picker.extproc.picker_server import PickerServer, serve_picker
 from tg_picker.page import INSTANCES_PATH
-from tg_picker.pools import Dispatcher
-from tg_picker.pools.adapter_loader import LOAD_PATH, AdapterLoader, Post
+from tg_picker.picking import PoolPicker
+from tg_picker.pools.adapter_loader import LOAD_PATH, Post
 from tg_picker.pools.followed_pools import FollowedPools
-from tg_picker.pools.placement_exchange import PlacementExchange
 from tg_picker.pools.pool_watcher import PoolWatcher
-from tg_picker.status import BOARDS, PoolBoard, QueueStatus
 from tg_schema.topics import Topics
 
 
@@ -44,42 +41,37 @@ async def run_picker(
     async with AsyncExitStack() as stack:
         watcher = await asyncio.to_thread(PoolWatcher, config.make_sources(file.parent))
         scheduler = Scheduler(config.policy, config.admission)
-        pools = await stack.enter_async_context(FollowedPools(watcher, scheduler, config.scrape, config.kv_events))
-        if config.bus is not None:
-            shared = await stack.enter_async_context(open_bus(config.bus.url, config.bus.options))
-            topic = Topics(config.bus.namespace).placements
-            await stack.enter_async_context(PlacementExchange(shared, topic, scheduler, pools))
-        clock = asyncio.get_running_loop().time
-        dispatcher = Dispatcher(scheduler, config.waiting, clock)
-        board = PoolBoard(
+        picker = PoolPicker(
             "tg-pick",
             config.policy,
             scheduler,
-            pools,
-            clock,
-            totals=BOARDS.totals,
-            queues=lambda: starmap(QueueStatus, dispatcher.queues),
-            attainment=lambda: dispatcher.attainment.read(clock()),
+            FollowedPools(watcher, scheduler, config.scrape, config.kv_events),
+            limits=config.waiting,
+            clock=asyncio.get_running_loop().time,
+            adapter_source=config.adapter_source,
         )
-        stack.enter_context(BOARDS.show(board))
-        loader = AdapterLoader(config.adapter_source, scheduler)
-        post = await _open_post(stack)
-        picker = InstancePicker(
-            dispatcher,
-            lambda: pools.view,
-            clock,
-            board=board,
-            read_load=lambda endpoint, told: pools.read_load(endpoint, told, clock()),
-            load=lambda endpoint, adapter: loader.load(endpoint, adapter, post),
-            find_eligible=pools.find_eligible,
+        await _enter(picker, config, stack)
+        decider = InstancePicker(
+            picker,
+            post=await _open_post(stack),
             fallbacks=config.fallbacks,
             takes_list=config.cluster == "override_host",
         )
-        server = await stack.enter_async_context(serve_picker(picker, config.listen))
+        server = await stack.enter_async_context(serve_picker(decider, config.listen))
         await stack.enter_async_context(_publishing_health(watcher, server))
         shown = await _show(config, watcher, stack)
-        count = len(pools.view.endpoints)
+        count = len(watcher.view.endpoints)
         yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
+
+
+async def _enter(picker: PoolPicker, config: PickConfig, stack: AsyncExitStack) -> None:
+    if config.bus is None:
+        await stack.enter_async_context(picker)
+    else:
+        # The bus outlives the picker, which publishes as it leaves.
+        shared = await stack.enter_async_context(open_bus(config.bus.url, config.bus.options))
+        await stack.enter_async_context(picker)
+        await picker.share(shared, Topics(config.bus.namespace))
 
 
 async def _open_post(stack: AsyncExitStack) -> Post:

@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from typing_extensions import override
 
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.decision import Picker
 from tg_picker.extproc.exchange import MAX_BODY_BYTES, Exchange
 from tg_schema.errors import BadRequest
@@ -112,8 +112,14 @@ class PickerService:
             _log.warning("picker.call_ended", reason=f"all calls together held more than {self._max_held} bytes")
 
 
-class HealthService(health_aio.HealthServicer):
-    """gRPC's own does not implement `List`: each such call left a traceback in the log."""
+class PickerServer(health_aio.HealthServicer):
+    """The listening server, which tells its health. `List` is ours: without it, gRPC logs a traceback for each call.
+
+    Attributes:
+        address: where it listens, also if port 0 was asked for.
+    """
+
+    address = ""
 
     # The name is that of the service's method, which the library's types lack.
     @override
@@ -125,19 +131,11 @@ class HealthService(health_aio.HealthServicer):
         statuses = {each.service: await self.Check(each, context) for each in asked}
         return health_pb2.HealthListResponse(statuses=statuses)  # type: ignore[attr-defined]
 
-
-class PickerServer:
-    """The listening server. `address` is where it listens, also if port 0 was asked for."""
-
-    def __init__(self, address: str, health: health_aio.HealthServicer) -> None:
-        self.address = address
-        self._health = health
-
     async def set_ready(self, ready: bool) -> None:
         """Say whether requests may come: there is an endpoint to pick."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in (READINESS, SERVICE, ""):
-            await self._health.set(name, status)
+            await self.set(name, status)
 
 
 @asynccontextmanager
@@ -157,20 +155,20 @@ async def serve_picker(
     Raises:
         BadRequest: the address is not free, or none of this host.
     """
-    server, health = grpc.aio.server(options=options), HealthService()
+    server, running = grpc.aio.server(options=options), PickerServer()
     server.add_generic_rpc_handlers((PickerService(picker, max_held).handler,))
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    health_pb2_grpc.add_HealthServicer_to_server(running, server)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
         raise BadRequest(f"cannot listen on {address}; take another address, or stop what listens there") from None
-    running = PickerServer(f"{address.rpartition(':')[0]}:{port}", health)
-    await health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+    running.address = f"{address.rpartition(':')[0]}:{port}"
+    await running.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
     await running.set_ready(False)
     await server.start()
     try:
         yield running
     finally:
         # Notify watchers of the health before waiting for the calls.
-        await health.enter_graceful_shutdown()
+        await running.enter_graceful_shutdown()
         await server.stop(DRAIN_SECONDS)

@@ -26,15 +26,11 @@ class _Counts(Struct):
     cache_read_input_tokens: int | None = None
 
 
-class _Response(Struct):
-    usage: _Counts | None = None
-
-
 class _Answer(Struct):
     """A body, or an event: `response` is Responses' last event, which has the whole answer inside."""
 
     usage: _Counts | None = None
-    response: _Response | None = None
+    response: "_Answer | None" = None
 
 
 _DECODER = msgspec.json.Decoder(_Answer)

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
 
@@ -12,9 +12,8 @@ from typing_extensions import override
 
 from tg_gateway.http import Page
 from tg_picker.page.document import write_document
-from tg_picker.status import BOARDS, InstancesStatus, find_pools, read_status
+from tg_picker.status import BOARDS, InstancesStatus, read_status
 from tg_schema import encode
-from tg_schema.live import LivePool
 
 INSTANCES_PATH: Final = "/instances"
 FRESH_SECONDS: Final = 0.1
@@ -47,12 +46,6 @@ class InstancesPage(Page):
             self._made[kind] = now, body
         content = "application/json" if kind == "json" else "text/html"
         return web.Response(body=body, content_type=content, charset="utf-8", headers=self._headers)
-
-    @override
-    def list_pools(self) -> Iterator[tuple[str, LivePool]]:
-        for pool in find_pools(BOARDS.shown):
-            running, queued = sum(each.requests for each in pool.states), sum(each.queued for each in pool.states)
-            yield pool.name, LivePool(len(pool.servers), pool.reachable, running, queued)
 
     def _make(self, kind: str) -> bytes:
         status = read_status(BOARDS)

@@ -51,8 +51,8 @@ class AdapterLoader:
 
     def __init__(self, source: str, scheduler: Scheduler) -> None:
         self._source = source
-        self._loaded: dict[str, set[str]] = {}
-        self._failed_at: dict[tuple[str, str], float] = {}
+        # None: it is loaded; otherwise when it could not be loaded last.
+        self._failed_at: dict[tuple[str, str], float | None] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         if source:
             scheduler.missing.on_lost = self._forget
@@ -63,7 +63,7 @@ class AdapterLoader:
 
     def has(self, endpoint: Endpoint, adapter: str) -> bool:
         """Whether the server confirmed the adapter, and has not possibly lost it since."""
-        return adapter in self._loaded.get(endpoint.address, ())
+        return self._failed_at.get((endpoint.address, adapter), 0.0) is None
 
     async def load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
         """Return once the server says that it has the adapter, or that it does not load it.
@@ -87,10 +87,8 @@ class AdapterLoader:
                 self._locks.pop(key, None)
 
     def _is_decided(self, key: tuple[str, str]) -> bool:
-        address, adapter = key
-        failed_at = self._failed_at.get(key)
-        is_failed = failed_at is not None and asyncio.get_running_loop().time() - failed_at < AGAIN_SECONDS
-        return is_failed or adapter in self._loaded.get(address, ())
+        failed_at = self._failed_at.get(key, float("-inf"))
+        return failed_at is None or asyncio.get_running_loop().time() - failed_at < AGAIN_SECONDS
 
     async def _load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
         body = msgspec.json.encode({"lora_name": adapter, "lora_path": self.find_source(adapter)})
@@ -104,19 +102,17 @@ class AdapterLoader:
             status, text = 0, error.message
         # vLLM answers 400 to a name that it has already.
         if status == 200 or (status == 400 and "already" in text):
-            self._loaded.setdefault(endpoint.address, set()).add(adapter)
+            self._failed_at[endpoint.address, adapter] = None
             log.info("adapter.loaded", **fields, anew=status == 200)
         else:
             self._failed_at[endpoint.address, adapter] = asyncio.get_running_loop().time()
             log.warning("adapter.not_loaded", **fields, status=status, reason=text[:MAX_REASON_CHARACTERS])
 
     def _forget(self, address: str, adapter: str | None) -> None:
-        if adapter is not None:
-            self._loaded.get(address, set()).discard(adapter)
-            return
-        self._loaded.pop(address, None)
-        for key in [key for key in self._failed_at if key[0] == address]:
-            del self._failed_at[key]
+        """Forget an adapter that was loaded; None: all that is known of the server, since it restarted."""
+        for key, failed_at in list(self._failed_at.items()):
+            if key[0] == address and (adapter is None or (key[1] == adapter and failed_at is None)):
+                del self._failed_at[key]
 
 
 async def _read(answer: HttpAnswer) -> tuple[int, str]:

@@ -1,7 +1,6 @@
 """Resources, checked together -> which model name leads to which pool, adapter, priority and objective."""
 
 from collections.abc import Callable, Collection, Mapping
-from itertools import accumulate
 from random import Random
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -17,8 +16,7 @@ def choose(weighted: Weighted, draw: Random) -> str:
     if len(weighted) == 1:
         return weighted[0][0]
     names, weights = zip(*weighted, strict=True)
-    found: str = draw.choices(names, cum_weights=tuple(accumulate(weights)))[0]
-    return found
+    return str(draw.choices(names, weights)[0])
 
 
 SloKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
@@ -134,7 +132,6 @@ class Catalogue(Struct, frozen=True):
     Attributes:
         pools: by name.
         cases: the routes' rules, by the model that clients name.
-        homes: the pools of each model that only a rewrite names.
         rewrites: other names of a pool's models, by pool and model. They may chain, but not in a circle.
         defaults: the rewrites of models that nothing else in a pool names.
         objectives: by name.
@@ -142,7 +139,6 @@ class Catalogue(Struct, frozen=True):
 
     pools: dict[str, Pool] = {}
     cases: dict[str, UseCase] = {}
-    homes: dict[str, Weighted] = {}
     rewrites: dict[tuple[str, str], Weighted] = {}
     defaults: dict[str, Weighted] = {}
     objectives: dict[str, Objective] = {}
@@ -200,17 +196,20 @@ class Catalogue(Struct, frozen=True):
     @property
     def models(self) -> tuple[str, ...]:
         """The names that clients may use, beside those of the pools' base models."""
-        return tuple(dict.fromkeys((*self.cases, *self.homes)))
+        return tuple(dict.fromkeys((*self.cases, *(model for _, model in self.rewrites))))
+
+    def find_rewriting(self, model: str) -> list[str]:
+        """The pools that rewrite a model."""
+        return [pool for pool in self.pools if (pool, model) in self.rewrites]
 
     def _find_pools(
         self, model: str, case: UseCase | None, served: Mapping[str, Collection[str]], has: HasAdapter
     ) -> Weighted:
         if case is not None:
             return case.pools
-        if model in self.homes:
-            return self.homes[model]
-        found = [pool for pool in self.pools if model in served.get(pool, ())] or list(self.defaults)
-        if not (found or self.cases or self.homes):
+        serving = [pool for pool in self.pools if model in served.get(pool, ())]
+        found = self.find_rewriting(model) or serving or list(self.defaults)
+        if not (found or self.cases or self.rewrites):
             # No configuration names the models: the servers know them, and answer 404 themselves.
             found = [pool for pool in self.pools if not served.get(pool) or has(pool, model)]
         return tuple([(pool, 1) for pool in found])

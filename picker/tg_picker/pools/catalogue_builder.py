@@ -171,8 +171,6 @@ class CatalogueBuilder:
             sentence = f'the model "{model}" is rewritten already, by {first.title} in {_place(first)}; remove one'
             raise resource.fault(sentence, *keys)
         self._catalogue.rewrites[pool, model] = targets
-        if model not in self._catalogue.cases:
-            self._catalogue.homes[model] = (*self._catalogue.homes.get(model, ()), (pool, 1))
 
     def _find_pool(self, resource: Resource[Spec], ref: PoolRef, keys: Keys, namespace: str = "") -> str:
         name = _pool_name(namespace or resource.metadata.namespace, ref.name)

@@ -36,15 +36,17 @@ class FollowedPools(Entered):
         super().__init__()
         self._watcher = watcher
         self._scheduler = scheduler
-        self._scraper = None if scrape is None else Scraper(scheduler.observe, scrape, self._welcome)
-        self._subscriber = None if kv_events is None else KvSubscriber(scheduler, kv_events)
+        # Without options it is not entered, and believes that every server can be reached.
+        self._scraper = Scraper(scheduler.observe, scrape, self._welcome)
+        self._readers: list[Scraper | KvSubscriber] = [] if scrape is None else [self._scraper]
+        if kv_events is not None:
+            self._readers.append(KvSubscriber(scheduler, kv_events))
         self._known: dict[str, Endpoint] = {}
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
-        for reader in (self._scraper, self._subscriber):
-            if reader is not None:
-                await stack.enter_async_context(reader)
+        for reader in self._readers:
+            await stack.enter_async_context(reader)
         # Followed before the watcher runs, so that no view is missed.
         stack.enter_context(self._watcher.follow(self._follow))
         await stack.enter_async_context(self._watcher)
@@ -66,12 +68,12 @@ class FollowedPools(Entered):
     @property
     def unreachable(self) -> frozenset[str]:
         """The addresses that could not be reached at the last scrape."""
-        return frozenset() if self._scraper is None else self._scraper.unreachable
+        return self._scraper.unreachable
 
     def find_eligible(self, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
         """The servers that can be reached; if none can, those that at least accept connections."""
         scraper = self._scraper
-        if scraper is None or not scraper.unreachable:
+        if not scraper.unreachable:
             return endpoints
         reachable = [each for each in endpoints if each.address not in scraper.unreachable]
         return reachable or [each for each in endpoints if each.address not in scraper.refusing]
@@ -79,7 +81,7 @@ class FollowedPools(Entered):
     @property
     def failing(self) -> dict[str, str]:
         """The addresses whose load cannot be read, and why."""
-        return {} if self._scraper is None else self._scraper.failing
+        return self._scraper.failing
 
     def read_load(self, endpoint: Endpoint, header: str, now: float) -> None:
         """Pass the load header of an answer to the scheduler; a header without a load is ignored.
@@ -105,6 +107,5 @@ class FollowedPools(Entered):
     def _follow(self, view: PoolView) -> None:
         self._known = {endpoint.address: endpoint for endpoint in view.endpoints}
         self._scheduler.retain(view.endpoints)
-        for reader in (self._scraper, self._subscriber):
-            if reader is not None:
-                reader.update(view.endpoints)
+        for reader in self._readers:
+            reader.update(view.endpoints)

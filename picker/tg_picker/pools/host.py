@@ -2,10 +2,11 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import IPv6Address, ip_address
+from types import MappingProxyType
 from typing import Any, Self
 
 import msgspec
@@ -82,30 +83,39 @@ def split_address(text: str) -> tuple[str, int] | None:
     return None if number is None else (address, number)
 
 
-def read_places(texts: Sequence[str], *keys: str, ip_only: bool = False) -> list[tuple[str, int]]:
-    """Addresses and ports of a list in a configuration.
+def read_hosts(
+    texts: Sequence[str],
+    *keys: str,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    models: tuple[str, ...] = (),
+    ip_only: bool = False,
+) -> tuple[Host, ...]:
+    """The hosts of a list in a configuration.
 
     Args:
         texts: each as "HOST:PORT".
         keys: where the list stands; the last one is its name.
+        labels: the labels of all of them.
+        models: the base models of all of them.
         ip_only: whether a name in place of an IP address is refused.
 
     Raises:
         BadRequest: one is malformed, or occurs twice.
     """
-    found: dict[str, tuple[str, int]] = {}
+    found: dict[str, Host] = {}
     for at, text in enumerate(texts):
         place = split_address(text)
         if place is None:
             sentence = f'{keys[-1]}: "{text[:100]}" must be HOST:PORT, without a scheme or path'
         elif ip_only and not is_ip(place[0]):
             sentence = f"{keys[-1]}: Envoy takes IP addresses alone; move the name {place[0]} to `names`"
-        elif found.setdefault(join_address(*place).lower(), place) is not place:
+        elif (name := join_address(*place).lower()) in found:
             sentence = f'{keys[-1]}: "{text}" is there twice; keep one'
         else:
+            found[name] = Host(place[0], (place[1],), labels=dict(labels), models=models)
             continue
         raise BadRequest(sentence).at(*keys, str(at))
-    return list(found.values())
+    return tuple(found.values())
 
 
 def parse_port(text: str) -> int | None:

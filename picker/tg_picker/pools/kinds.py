@@ -1,6 +1,6 @@
 """The kinds of resources, field by field: LLMRoute, InferencePool and what refers to them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -17,22 +17,21 @@ class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename
 
 
 class Metadata(Node, frozen=True):
-    """Name, namespace and labels; the rest is what `kubectl get -o yaml` adds, and is not read."""
+    """Name, namespace and labels."""
 
     name: Name
     namespace: Name = "default"
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    creation_timestamp: Any = None
-    deletion_timestamp: Any = None
-    finalizers: Any = None
-    generate_name: Any = None
-    generation: Any = None
-    managed_fields: Any = None
-    owner_references: Any = None
-    resource_version: Any = None
-    self_link: Any = None
-    uid: Any = None
+
+
+SET_BY_CLUSTER = frozenset(
+    {
+        "creationTimestamp", "deletionTimestamp", "finalizers", "generateName", "generation", "managedFields",
+        "ownerReferences", "resourceVersion", "selfLink", "uid",
+    }
+)  # fmt: skip
+"""Fields of the metadata that `kubectl get -o yaml` adds, and that are not read."""
 
 
 class PoolRef(Node, frozen=True):

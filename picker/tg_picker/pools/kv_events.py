@@ -1,11 +1,20 @@
 """A server's message -> the events of its KV cache: the formats of vLLM and SGLang, by name and by position."""
 
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
-Hash = int | bytes
+MAX_HASH_BYTES: Final = 64
+"""The longest hash of a block: hashes are kept while their blocks are known. SHA-256 has 32 bytes."""
+MAX_ITEMS: Final = 65_536
+"""The most events of a message, and blocks of an event, so that reading them does not hold the event loop. A message of
+1 MiB has room for no more events."""
+MAX_TOKENS: Final = 4 * MAX_ITEMS
+"""The most token ids of an event."""
+
+Hash = int | Annotated[bytes, Meta(max_length=MAX_HASH_BYTES)]
+Hashes = Annotated[list[Hash], Meta(max_length=MAX_ITEMS)]
 
 
 class BlocksStored(Struct, tag="BlockStored"):
@@ -29,9 +38,9 @@ class BlocksStored(Struct, tag="BlockStored"):
         cache_salt: SGLang's; vLLM's is the last of the first block's `extra_keys`.
     """
 
-    block_hashes: list[Hash]
+    block_hashes: Hashes
     parent_block_hash: Hash | None
-    token_ids: list[int]
+    token_ids: Annotated[list[int], Meta(max_length=MAX_TOKENS)]
     block_size: int = 0
     lora_id: int | None = None
     medium: str | None = None
@@ -46,7 +55,7 @@ class BlocksStored(Struct, tag="BlockStored"):
 class BlocksRemoved(Struct, tag="BlockRemoved"):
     """Blocks have left a memory."""
 
-    block_hashes: list[Hash]
+    block_hashes: Hashes
     medium: str | None = None
     group_idx: int | None = None
 
@@ -72,7 +81,7 @@ KvEvent = BlocksStored | BlocksRemoved | AllCleared
 
 class _Named(Struct):
     ts: float
-    events: list[Raw]
+    events: Annotated[list[Raw], Meta(max_length=MAX_ITEMS)]
 
 
 class _Row(_Named, array_like=True):
@@ -84,24 +93,22 @@ _EVENTS: Any = msgspec.msgpack.Decoder(KvEvent), msgspec.msgpack.Decoder(_Stored
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def read_kv_events(payload: bytes) -> tuple[list[KvEvent], int] | None:
-    """Read the last part of a message.
-
-    Returns:
-        The events in their order, and how many more there are, of a kind or shape that is not known. None: it is no
-        batch of events.
-    """
+def read_batch(payload: bytes) -> list[Raw] | None:
+    """The events of a message's last part, in their order, each unread. None: it is no batch of events."""
     try:
-        batch = _BATCHES[_is_row(payload)].decode(payload)
+        events: list[Raw] = _BATCHES[_is_row(payload)].decode(payload).events
     except _UNREADABLE:
         return None
-    events: list[KvEvent] = []
-    for raw in batch.events:
-        try:
-            events.append(_EVENTS[_is_row(memoryview(raw)[:1])].decode(raw))
-        except _UNREADABLE:
-            continue
-    return events, len(batch.events) - len(events)
+    return events
+
+
+def read_event(raw: Raw) -> KvEvent | None:
+    """An event of a batch. None: its kind or shape is not known."""
+    try:
+        event: KvEvent = _EVENTS[_is_row(memoryview(raw)[:1])].decode(raw)
+    except _UNREADABLE:
+        return None
+    return event
 
 
 def _is_row(data: bytes | memoryview) -> bool:

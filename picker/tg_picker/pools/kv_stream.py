@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
+from tg_base.runtime import Steps
 from tg_picker.core import KvBlocks, ServerState, salt_tokens
-from tg_picker.pools.kv_events import AllCleared, BlocksRemoved, BlocksStored, KvEvent, read_kv_events
+from tg_picker.pools.kv_events import AllCleared, BlocksRemoved, BlocksStored, KvEvent, read_batch, read_event
 from tg_picker.pools.metrics import KV_EVENTS
 
 _APPLIED, _LOST, _REPEATED, _UNREAD, _UNPLACED = (
@@ -13,6 +14,8 @@ _APPLIED, _LOST, _REPEATED, _UNREAD, _UNPLACED = (
 _WHOLE_ATTENTION: Final = frozenset({None, "unknown", "full_attention", "mla_attention", "sink_full_attention"})
 """Kinds of layers that use a prompt from its beginning on. Other layers forget it, so their blocks prove nothing."""
 _GPU: Final = frozenset({None, "GPU"})
+EVENTS_A_STEP: Final = 64
+"""Events that are read and applied without a pause: 2 ms at most, unless one of them is large."""
 
 
 class KvStream:
@@ -36,8 +39,8 @@ class KvStream:
         self._restarted = restarted
         self._group: int | None = None
 
-    def take(self, seq: int, payload: bytes, *, final: bool = False) -> bool:
-        """Take a message.
+    def take(self, seq: int, payload: bytes, *, final: bool = False) -> Steps[bool]:
+        """Take a message, with a pause after every EVENTS_A_STEP: one of 1 MiB may have tens of thousands of events.
 
         Args:
             seq: its number; a server counts from 0.
@@ -59,18 +62,21 @@ class KvStream:
             self._doubt()
         elif not seq:
             self.is_complete = True
-        read = read_kv_events(payload)
+        events = read_batch(payload)
         self.last, self._last_hash = seq, hash(payload)
-        if read is None:
+        if events is None:
             _UNREAD.inc()
             self._doubt()
             return True
-        events, unread = read
-        for event in events:
-            (_APPLIED if self._apply(event) else _UNPLACED).inc()
-        if unread:
-            _UNREAD.inc(unread)
-            self.is_complete = False
+        for at, raw in enumerate(events, 1):
+            event = read_event(raw)
+            if event is None:
+                _UNREAD.inc()
+                self.is_complete = False
+            else:
+                (_APPLIED if self._apply(event) else _UNPLACED).inc()
+            if not at % EVENTS_A_STEP:
+                yield
         return True
 
     def is_last(self, payload: bytes) -> bool:

@@ -15,7 +15,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from tg_base.runtime import Entered
 from tg_picker.core import Endpoint, Scheduler
-from tg_picker.pools.host import join_address, parse_port, split_address
+from tg_picker.pools.host import parse_port
 from tg_picker.pools.kv_stream import KvStream
 from tg_picker.pools.server_tasks import ServerTasks
 
@@ -97,7 +97,7 @@ class KvSubscriber(Entered):
         self._tasks.update({place: partial(self._follow, place, each) for place, each in places.items()})
 
     def _find(self, endpoint: Endpoint) -> _Place | None:
-        host, options = split_address(endpoint.address), self._options
+        host, options = endpoint.address.rpartition(":")[0], self._options
         ports = {EVENTS_LABEL: options.port, REPLAY_LABEL: options.replay_port}
         for label in ports.keys() & endpoint.labels.keys():
             ports[label] = parse_port(endpoint.labels[label])
@@ -105,10 +105,7 @@ class KvSubscriber(Entered):
                 log.error("kv_events.refused", server=endpoint.name, reason=f"the label {label} is no port")
                 return None
         events, replay = ports.values()
-        if host is None or events is None:
-            return None
-        again = None if replay is None else f"tcp://{join_address(host[0], replay)}"
-        return endpoint.address, f"tcp://{join_address(host[0], events)}", again
+        return endpoint.address, f"tcp://{host}:{events}", None if replay is None else f"tcp://{host}:{replay}"
 
     @contextmanager
     def _socket(self, kind: int) -> Iterator[zmq.asyncio.Socket]:
@@ -164,14 +161,17 @@ class KvSubscriber(Entered):
             log.warning("kv_events.missed", server=place[0])
 
     async def _apply(self, stream: KvStream, seq: int, payload: bytes, *, final: bool = False) -> bool:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            return stream.take(seq, payload, final=final)
-        finally:
-            # A backlog of messages must not delay requests.
-            self._busy_until = max(self._busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
-            await asyncio.sleep(max(self._busy_until - clock() - BURST_SECONDS, 0))
+        clock, steps = asyncio.get_running_loop().time, stream.take(seq, payload, final=final)
+        while True:
+            began = clock()
+            try:
+                next(steps)
+            except StopIteration as done:
+                return bool(done.value)
+            finally:
+                # A backlog of messages must not delay requests.
+                self._busy_until = max(self._busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
+                await asyncio.sleep(max(self._busy_until - clock() - BURST_SECONDS, 0))
 
     async def _catch_up(self, place: _Place, stream: KvStream, *, is_new: bool = False) -> None:
         """Fetch missed messages, as far as the server still has them.

@@ -7,7 +7,7 @@ import msgspec
 
 from tg_picker.core import AdapterReport, LoadReport, Residency
 from tg_picker.pools.metrics_page import Labels, MetricsPage
-from tg_picker.pools.server_kinds import SERVER_KINDS, InfoLabels, Metric, ServerKind
+from tg_picker.pools.server_kinds import SERVER_KINDS, Metric, ServerKind
 
 MAX_COUNT = 10_000_000
 """A larger count is ignored: no server has more requests, slots or blocks."""
@@ -48,16 +48,13 @@ def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
 
 
 def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
-    block_tokens, blocks = _first_count(page, kind.block_tokens), _count(page, kind.blocks)
-    if kind.cache_info is not None:
-        block_tokens, blocks = _cache_info(page, kind.cache_info)
     return LoadReport(
         now,
         _count(page, kind.queued),
         _count(page, kind.running),
         _share(page, kind.kv_usage),
-        block_tokens,
-        blocks,
+        _first_count(page, kind.block_tokens),
+        _count(page, kind.blocks) or None,
         _adapters(page, kind),
         _queued_by_adapter(page, kind),
     )
@@ -70,7 +67,11 @@ def _find_start(page: MetricsPage) -> float | None:
 
 def _values(page: MetricsPage, metrics: tuple[Metric, ...], most: float = MAX_COUNT) -> list[float]:
     """The values of the first metric that the page has, which are 0 to `most`."""
-    series = next(filter(None, map(page.find, metrics)), [])
+    metric, series = next(((each, found) for each in metrics if (found := page.find(each))), (None, []))
+    if metric is not None and metric.value:
+        counts = [_label_count(labels, metric.value) for labels, _ in series]
+        # If one engine does not report its part, the whole is unknown.
+        return [] if None in counts else [count for count in counts if count is not None]
     if not all(0 <= value <= most for _, value in series):
         raise _LieError
     return [value for _, value in series]
@@ -91,16 +92,6 @@ def _first_count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
 def _share(page: MetricsPage, metrics: tuple[Metric, ...]) -> float | None:
     values = _values(page, metrics, most=1)
     return sum(values) / len(values) if values else None
-
-
-def _cache_info(page: MetricsPage, info: InfoLabels) -> tuple[int | None, int | None]:
-    series = page.find(info.metric)
-    if not series:
-        return None, None
-    blocks = [_label_count(labels, info.blocks) for labels, _ in series]
-    # Sum the engines' blocks; if one engine reports none, the sum is unknown.
-    total = None if any(count is None for count in blocks) else sum(count for count in blocks if count)
-    return _label_count(series[0][0], info.block_tokens) or None, total or None
 
 
 def _label_count(labels: Labels, name: str) -> int | None:

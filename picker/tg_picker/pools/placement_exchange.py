@@ -67,31 +67,38 @@ class PlacementExchange(Entered):
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
-        stack.push_async_callback(self._leave)
+        stack.push_async_callback(self._flush)
         stack.enter_context(self._pools.follow(lambda _: self.shared.refresh()))
         await stack.enter_async_context(running(self._listen()))
         await stack.enter_async_context(running(self._publish_batches()))
 
     async def _publish_batches(self) -> None:
-        clock = asyncio.get_running_loop().time
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._timing.heartbeat / 2):
                     await self._woken.wait()
             self._woken.clear()
-            for body in self.shared.flush(clock()):
-                if not await self._publish(body):
-                    break
+            await self._flush()
             await asyncio.sleep(FLUSH_SECONDS)
+
+    async def _flush(self) -> None:
+        """Publish what the others do not know yet.
+
+        So it is at the end: the others drop our requests when our heartbeats stop. No message says so, since anybody
+        could send it.
+        """
+        for body in self.shared.flush(asyncio.get_running_loop().time()):
+            if not await self._publish(body):
+                break
 
     async def _publish(self, body: bytes) -> bool:
         try:
             async with asyncio.timeout(PUBLISH_SECONDS):
                 await self._bus.publish(self._topic, body, {})
         except (TgError, TimeoutError) as error:
-            self._lose("publish", error)
+            self._note("publish", error)
             return False
-        self._regain("publish")
+        self._note("publish", None)
         return True
 
     async def _listen(self) -> None:
@@ -99,7 +106,7 @@ class PlacementExchange(Entered):
         while True:
             try:
                 async with self._bus.subscribe(self._topic, None, prefetch=MAX_UNREAD) as deliveries:
-                    self._regain("subscribe")
+                    self._note("subscribe", None)
                     async for delivery in deliveries:
                         began = clock()
                         if not self.shared.receive(delivery.body, began):
@@ -109,27 +116,15 @@ class PlacementExchange(Entered):
                         busy_until = max(busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
                         await asyncio.sleep(max(busy_until - clock() - BURST_SECONDS, 0))
             except TgError as error:
-                self._lose("subscribe", error)
+                self._note("subscribe", error)
             await asyncio.sleep(self._retry)
 
-    async def _leave(self) -> None:
-        """Publish what has ended.
-
-        The others drop our requests when our heartbeats stop. No message says so, since anybody could send it.
-        """
-        with suppress(TgError, TimeoutError):
-            async with asyncio.timeout(PUBLISH_SECONDS):
-                for body in self.shared.flush(asyncio.get_running_loop().time()):
-                    await self._bus.publish(self._topic, body, {})
-
-    def _lose(self, what: str, error: Exception) -> None:
-        if not self._lost:
+    def _note(self, what: str, error: Exception | None) -> None:
+        """Note that a part fails, or works. The log says when the first one fails, and when all work again."""
+        was_lost = bool(self._lost)
+        (self._lost.discard if error is None else self._lost.add)(what)
+        if error is not None and not was_lost:
             reason = error.message if isinstance(error, TgError) else "the bus does not answer"
             log.warning("placements.alone", topic=self._topic, reason=reason)
-        self._lost.add(what)
-
-    def _regain(self, what: str) -> None:
-        if what in self._lost:
-            self._lost.discard(what)
-            if not self._lost:
-                log.info("placements.shared", topic=self._topic)
+        elif was_lost and not self._lost:
+            log.info("placements.shared", topic=self._topic)

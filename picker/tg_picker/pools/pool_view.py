@@ -1,12 +1,13 @@
 """Catalogue and hosts -> the endpoints of each pool at one moment."""
 
 from collections.abc import Iterable
+from random import Random
 
 import msgspec
 from msgspec import Struct
 
-from tg_picker.core import Endpoint
-from tg_picker.pools.catalogue import Catalogue, Pool
+from tg_picker.core import Endpoint, Scheduler
+from tg_picker.pools.catalogue import Catalogue, Destination, Pool
 from tg_picker.pools.host import Host, join_address
 
 
@@ -29,9 +30,22 @@ class PoolView(Struct, frozen=True):
         found = {endpoint.address: endpoint for members in self.members.values() for endpoint in members}
         return tuple(found.values())
 
-    def find_base(self, pool: str) -> str:
-        """The base model of a pool's adapters; "" = its servers report none, or several."""
-        served = self.served.get(pool, ())
+    def resolve(self, model: str, draw: Random, scheduler: Scheduler, objective: str = "") -> Destination | None:
+        """Where a request for a model goes, as servers and sources report what is there; see `Catalogue.resolve`."""
+        return self.catalogue.resolve(
+            model,
+            draw,
+            objective=objective,
+            served=self.served,
+            has=lambda pool, adapter: scheduler.was_told(adapter, self.members.get(pool, ())),
+        )
+
+    def find_base(self, to: Destination) -> str:
+        """The base model of a request; "" = the servers of its pool report none, or several."""
+        served = self.served.get(to.pool, frozenset())
+        # If only the configuration names the model, servers may use another name for it.
+        if to.adapter is None and (not served or to.model in served):
+            return to.model
         return next(iter(served)) if len(served) == 1 else ""
 
 

@@ -3,20 +3,18 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import structlog
-from msgspec import Struct
 from typing_extensions import override
 
-from tg_base.config import Findings
+from tg_base.config import Findings, FirstFinding
 from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
-from tg_picker.pools.catalogue import Catalogue, Pool
+from tg_picker.pools.catalogue import Catalogue
 from tg_picker.pools.catalogue_builder import build_catalogue, check_protocols, find_empty
 from tg_picker.pools.endpoint_file import read_endpoint_file
 from tg_picker.pools.host import RESOLVE_SECONDS, Host
 from tg_picker.pools.kinds import Spec
-from tg_picker.pools.pool_table import PoolTable, make_catalogue
+from tg_picker.pools.pool_sources import PoolSources
 from tg_picker.pools.pool_view import PoolView, make_view
 from tg_picker.pools.resource import Resource, read_resources
 from tg_schema import TgError
@@ -30,41 +28,6 @@ Follower = Callable[[PoolView], None]
 _DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
 
 
-class PoolSources(Struct, frozen=True, kw_only=True):
-    """Where pools and endpoints are described.
-
-    Attributes:
-        resources: YAML files of routes, pools, objectives and rewrites. Without any, all hosts are the pool `default`.
-        endpoint_files: files of servers in llm-d's or AIBrix's form.
-        hosts: servers that are known from the start.
-        names: servers by a name in DNS; a name may occur with several ports.
-        tables: checked pools with their servers, in place of `resources`.
-        default: the name of the pool without resources.
-        ip_only: whether Envoy asks the servers. Envoy resolves no name of an endpoint file, and hedges by a policy of
-            its own, so both are refused.
-        http1_only: whether a pool of another `appProtocol` is refused, since our client does not speak it.
-    """
-
-    resources: tuple[Path, ...] = ()
-    endpoint_files: tuple[Path, ...] = ()
-    hosts: tuple[Host, ...] = ()
-    names: tuple[Host, ...] = ()
-    tables: tuple[PoolTable, ...] = ()
-    default: str = "default"
-    ip_only: bool = False
-    http1_only: bool = False
-
-    @property
-    def all_hosts(self) -> tuple[Host, ...]:
-        """The hosts that are known from the start, those of tables included."""
-        return (*self.hosts, *(host for table in self.tables for host in table.hosts))
-
-    @property
-    def all_names(self) -> tuple[Host, ...]:
-        """The names in DNS, those of tables included."""
-        return (*self.names, *(name for table in self.tables for name in table.dns_names))
-
-
 class PoolWatcher(Watcher[Follower]):
     """The pools. Enter it to follow edits and names; an edit is in force within a second, in all files or in none.
 
@@ -75,6 +38,7 @@ class PoolWatcher(Watcher[Follower]):
         sources: what to read.
         poll: seconds between two looks at the files.
         resolve: seconds between two resolutions of a name.
+        findings: gets all errors of the files at the start, for a check; None: the first one is raised.
 
     Attributes:
         view: the pools now.
@@ -83,14 +47,21 @@ class PoolWatcher(Watcher[Follower]):
         BadRequest: a file cannot be read or is wrong.
     """
 
-    def __init__(self, sources: PoolSources, *, poll: float = POLL_SECONDS, resolve: float = RESOLVE_SECONDS) -> None:
+    def __init__(
+        self,
+        sources: PoolSources,
+        *,
+        poll: float = POLL_SECONDS,
+        resolve: float = RESOLVE_SECONDS,
+        findings: Findings | None = None,
+    ) -> None:
         super().__init__()
         self._sources = sources
         self._resolve = resolve
         self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
-        self._catalogue, self._hosts = _read(sources)
+        self._catalogue, self._hosts = _read(sources, findings or FirstFinding())
         # By their index: two pools may have a name in common; each selects the hosts by labels of its own.
-        self._names = dict(enumerate(sources.all_names))
+        self._names = dict(enumerate(sources.names))
         self._resolved: dict[int, tuple[Host, ...]] = {}
         self._unresolved: set[int] = set()
         self._refused = False
@@ -115,7 +86,7 @@ class PoolWatcher(Watcher[Follower]):
             try:
                 # As with the configuration: one defect must not end the watch.
                 with translate_defects(Internal, _DEFECT, "pools.defect", log):
-                    self._catalogue, self._hosts = await asyncio.to_thread(_read, self._sources)
+                    self._catalogue, self._hosts = await asyncio.to_thread(_read, self._sources, FirstFinding())
             except TgError as error:
                 self._refused = True
                 log.error("pools.refused", reason=error.message)
@@ -156,50 +127,39 @@ class PoolWatcher(Watcher[Follower]):
         return make_view(self._catalogue, (*self._hosts, *resolved))
 
 
-def check_files(sources: PoolSources, findings: Findings) -> None:
-    """Read each file by itself, so that an error in one of them hides none in the others.
-
-    Contradictions between resources are only reported if a file is wrong: otherwise the watcher reports them.
-    """
+def _read(sources: PoolSources, findings: Findings) -> tuple[Catalogue, tuple[Host, ...]]:
+    """What the files say. An error in one of them hides none in the others; they are checked as a whole without any."""
     resources: list[Resource[Spec]] = []
+    hosts = [*sources.hosts]
     for file in sources.resources:
         with findings.collect():
             resources += read_resources(file)
     for file in sources.endpoint_files:
         with findings.collect():
-            read_endpoint_file(file, ip_only=sources.ip_only)
-    if findings.sentences:
-        with findings.collect():
-            build_catalogue(resources)
+            hosts += read_endpoint_file(file, ip_only=sources.ip_only)
+    catalogue = sources.catalogue
+    with findings.collect():
+        if sources.resources:
+            catalogue = build_catalogue(resources)
+        if not findings.sentences:
+            _check(sources, resources, catalogue, (*hosts, *sources.names))
+    return catalogue, tuple(hosts)
 
 
-def _read(sources: PoolSources) -> tuple[Catalogue, tuple[Host, ...]]:
-    """What the files say, checked as a whole."""
-    resources = tuple(each for file in sources.resources for each in read_resources(file))
-    read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
-    hosts = (*sources.all_hosts, *(host for each in read for host in each))
-    catalogue = build_catalogue(resources)
+def _check(
+    sources: PoolSources, resources: Sequence[Resource[Spec]], catalogue: Catalogue, hosts: Sequence[Host]
+) -> None:
     if sources.http1_only:
         check_protocols(resources)
-    if sources.resources and not catalogue.pools:
+    if not catalogue.pools:
         # A file that is empty for a moment while it is rewritten must not remove all pools.
         named = ", ".join(map(str, sources.resources))
         raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
-    expected = (*hosts, *sources.all_names)
-    for sentence in find_empty(resources, [host.labels for host in expected]):
+    for sentence in find_empty(resources, [host.labels for host in hosts]):
         log.warning("pools.empty", reason=sentence)
-    if sources.tables:
-        catalogue = make_catalogue(sources.tables)
-    elif not sources.resources:
-        catalogue = Catalogue({sources.default: Pool(sources.default, {}, ())})
     if sources.ip_only and (route := catalogue.hedged_route):
         sentence = f"the route {route} has a hedging delay, but Envoy asks the servers"
         raise BadRequest(f"{sentence}; remove it, and write a hedge_policy into Envoy's route")
-    _check_ports(catalogue, expected)
-    return catalogue, hosts
-
-
-def _check_ports(catalogue: Catalogue, hosts: Sequence[Host]) -> None:
     for host in hosts:
         if not host.ports and not any(pool.ports and pool.selects(host.labels) for pool in catalogue.pools.values()):
             raise BadRequest(f"{host.address} has no port; name one, or an InferencePool that selects it")

@@ -47,8 +47,9 @@ _LIST = msgspec.json.Decoder(list[Raw])
 _NO_VALUES = bytes(set(range(256)) - set(b",[{"))
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _SYSTEM: Final = "system"
-_ROLES: Final = {"developer": _SYSTEM}
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+_CALLS: Final = frozenset({"tool_use", "function_call"})
+_NESTED: Final = _CALLS | {"tool_result", "function_call_output"}
 # Earlier thinking is left out, as servers drop it.
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 # Between parts stand characters that no template writes and few texts have.
@@ -188,7 +189,7 @@ def _leading(turn: Any) -> list[str] | None:
 def _system(raw: Raw) -> list[str]:
     value = _decode(raw)
     blocks = value if isinstance(value, list) else [value]
-    return [text for block in blocks for _, text in _content(_SYSTEM, [block] if isinstance(block, dict) else block)]
+    return [text for block in blocks for _, text in _content(_SYSTEM, [block])]
 
 
 def _tool(item: Any) -> Iterable[Part]:
@@ -204,21 +205,15 @@ def _turn(turn: Any) -> Iterable[Part]:
     item = _decode(turn)
     if isinstance(item, str):
         return [("user", item)]
-    if not isinstance(item, dict):
-        return [("", _json(item))]
-    kind = _kind(item)
-    if kind == "function_call":
-        return [_call(item.get("name"), item.get("arguments"))]
-    if kind == "function_call_output":
-        return _content("tool", item.get("output"))
-    if kind in _THINKING:
-        return ()
-    return _message(item) if "role" in item else [("", _json(item))]
+    if isinstance(item, dict) and "role" in item:
+        return _message(item)
+    # Responses has as items what Anthropic nests in a message.
+    return _content("", [item]) if _kind(item) in _NESTED | _THINKING else [("", _json(item))]
 
 
 def _role(message: dict[str, Any]) -> str:
     role = str(message.get("role"))
-    return _ROLES.get(role, role)
+    return _SYSTEM if role == "developer" else role
 
 
 def _message(message: dict[str, Any]) -> Iterator[Part]:
@@ -236,10 +231,6 @@ def _content(role: str, content: Any, *, within_result: bool = False) -> Iterato
 
     Calls and results, which some APIs nest in it, become parts of their own.
     """
-    if isinstance(content, str):
-        if content:
-            yield role, content
-        return
     text = ""
     for block in content if isinstance(content, list) else [content]:
         kind = _kind(block)
@@ -247,7 +238,7 @@ def _content(role: str, content: Any, *, within_result: bool = False) -> Iterato
             text += block
         elif kind in _TEXTS:
             text += str(block.get("text") or "")
-        elif kind in {"tool_use", "tool_result"}:
+        elif kind in _NESTED:
             if text:
                 yield role, text
             text = ""
@@ -265,13 +256,13 @@ def _kind(value: Any) -> str:
 
 
 def _block(block: dict[str, Any], within_result: bool) -> Iterator[Part]:
-    if block["type"] == "tool_use":
-        yield _call(block.get("name"), block.get("input"))
+    if block["type"] in _CALLS:
+        yield _call(block.get("name"), block.get("input", block.get("arguments")))
     elif within_result:
         # No API has results within results, and hundreds of them would overflow the stack.
         yield "tool", _json(block)
     else:
-        yield from _content("tool", block.get("content"), within_result=True)
+        yield from _content("tool", block.get("content", block.get("output")), within_result=True)
 
 
 def _image(block: Any) -> str | None:

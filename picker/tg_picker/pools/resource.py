@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from tg_base.config import Keys, TableReader, advise, read_text
-from tg_picker.pools.kinds import KINDS, MAX_PORTS, InferencePool, LLMRoute, Metadata, Node, Spec
+from tg_picker.pools.kinds import KINDS, MAX_PORTS, SET_BY_CLUSTER, InferencePool, LLMRoute, Metadata, Node, Spec
 from tg_picker.pools.yaml_document import YamlDocument, parse_yaml
 from tg_schema.errors import BadRequest
 
@@ -101,8 +101,16 @@ def _pieces(documents: tuple[YamlDocument, ...]) -> Iterator[tuple[YamlDocument,
             yield document, (), data
 
 
+def _drop_additions(data: Any) -> Any:
+    """A resource without the metadata that its author did not write."""
+    metadata = data.get("metadata") if isinstance(data, dict) else None
+    if not isinstance(metadata, dict):
+        return data
+    return data | {"metadata": {name: value for name, value in metadata.items() if name not in SET_BY_CLUSTER}}
+
+
 def _parse(document: YamlDocument, keys: Keys, data: Any) -> Resource[Spec]:
-    form: _Form = convert(document, data, _Form, keys)
+    form: _Form = convert(document, _drop_additions(data), _Form, keys)
     kind = _SPECS.get(form.kind)
     if kind is None:
         raise document.fault(f'unknown kind "{form.kind}"; {advise(form.kind, list(_SPECS))}', *keys, "kind")

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -87,15 +86,12 @@ def check_path(path: str, *keys: str) -> None:
         raise BadRequest(f"{'.'.join(keys)} may have no blanks; write %20 for one").at(*keys)
 
 
-@dataclass(slots=True)
-class _Target:
+class _Target(Struct):
     """One server that is scraped."""
 
     endpoint: Endpoint
     failures: int = 0
     reason: str = ""
-    is_reachable: bool = True
-    is_refusing: bool = False
 
 
 class Scraper(Entered):
@@ -144,7 +140,8 @@ class Scraper(Entered):
         step = self._interval(len(endpoints)) / max(len(endpoints), 1)
         targets = enumerate(self._targets.items())
         self._tasks.update({address: partial(self._follow, target, step * at) for at, (address, target) in targets})
-        self._find_unreachable()
+        self.unreachable = self.unreachable.intersection(self._targets)
+        self.refusing = self.refusing.intersection(self._targets)
 
     @property
     def failing(self) -> dict[str, str]:
@@ -167,7 +164,7 @@ class Scraper(Entered):
     def _find_pause(self, target: _Target) -> float:
         """Seconds from one scrape to the next."""
         pause = self._interval(len(self._targets))
-        longest = REFUSED_BACKOFF_SECONDS if target.is_refusing else MAX_BACKOFF_SECONDS
+        longest = REFUSED_BACKOFF_SECONDS if target.endpoint.address in self.refusing else MAX_BACKOFF_SECONDS
         return min(pause * 2.0 ** min(target.failures, 16), max(longest, pause)) if target.failures else pause
 
     async def _look(self, target: _Target) -> None:
@@ -190,10 +187,8 @@ class Scraper(Entered):
             raise Unavailable("the server cannot be reached, or breaks the connection") from None
         # Read when the page is here: its numbers are at most one look old.
         now = asyncio.get_running_loop().time()
-        if len(page) <= MAX_INLINE_BYTES:
-            report = read_page(page, options.kind, now)
-        else:
-            report = await asyncio.to_thread(read_page, page, options.kind, now)
+        read = partial(read_page, page, options.kind, now)
+        report = read() if len(page) <= MAX_INLINE_BYTES else await asyncio.to_thread(read)
         if report is None:
             raise ProtocolError(f"the page tells no load of a server of the kind {options.kind} that can be believed")
         return replace(report, interval=self._interval(len(self._targets)))
@@ -213,32 +208,26 @@ class Scraper(Entered):
             answer.close()
 
     def _fail(self, target: _Target, error: TgError) -> None:
+        endpoint = target.endpoint
         if not target.failures:
-            place = {"server": target.endpoint.name, "address": target.endpoint.address}
-            log.warning("scrape.failed", **place, reason=error.message)
+            log.warning("scrape.failed", server=endpoint.name, address=endpoint.address, reason=error.message)
         target.failures += 1
         target.reason = error.message
-        # A server without such a page answers all the same.
-        refuses = isinstance(error, Unavailable)
-        self._set_reachable(target, not (refuses or isinstance(error, Timeout)), refuses=refuses)
+        self._note_reached(endpoint, error)
 
     def _succeed(self, target: _Target, report: LoadReport) -> None:
+        endpoint = target.endpoint
         if target.failures:
-            log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
+            log.info("scrape.recovered", server=endpoint.name, address=endpoint.address)
         target.failures, target.reason = 0, ""
-        self._set_reachable(target, True, report)
-        self._observe(target.endpoint, report)
+        self._note_reached(endpoint, None, report)
+        self._observe(endpoint, report)
 
-    def _set_reachable(
-        self, target: _Target, is_reachable: bool, report: LoadReport | None = None, *, refuses: bool = False
-    ) -> None:
-        if (target.is_reachable, target.is_refusing) != (is_reachable, refuses):
-            if is_reachable and self._returned is not None:
-                self._returned(target.endpoint, report, target.is_refusing)
-            target.is_reachable, target.is_refusing = is_reachable, refuses
-            self._find_unreachable()
-
-    def _find_unreachable(self) -> None:
-        # Cached: each request asks for them, and they seldom change.
-        self.unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)
-        self.refusing = frozenset(address for address, target in self._targets.items() if target.is_refusing)
+    def _note_reached(self, endpoint: Endpoint, error: TgError | None, report: LoadReport | None = None) -> None:
+        one = frozenset({endpoint.address})
+        # A server without such a page answers all the same.
+        is_away = isinstance(error, Unavailable | Timeout)
+        if not is_away and one <= self.unreachable and self._returned is not None:
+            self._returned(endpoint, report, one <= self.refusing)
+        self.unreachable = self.unreachable | one if is_away else self.unreachable - one
+        self.refusing = self.refusing | one if isinstance(error, Unavailable) else self.refusing - one

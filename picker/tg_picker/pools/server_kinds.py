@@ -16,6 +16,7 @@ class Metric(Struct, frozen=True):
         ranks: labels that number the processes of an engine. These repeat what the engine has, so that the series with
             the lowest numbers counts for it.
         engine: the label that distinguishes engines; "" = there is one.
+        value: the label that has the value, a whole number; "" = the sample is the value.
     """
 
     name: str
@@ -23,14 +24,7 @@ class Metric(Struct, frozen=True):
     absent: Mapping[str, str] = {}
     ranks: tuple[str, ...] = ()
     engine: str = ""
-
-
-class InfoLabels(Struct, frozen=True):
-    """A metric whose facts are in its labels."""
-
-    metric: Metric
-    block_tokens: str
-    blocks: str
+    value: str = ""
 
 
 class ServerKind(Struct, frozen=True):
@@ -40,9 +34,8 @@ class ServerKind(Struct, frozen=True):
         queued: requests that wait. Series are added: vLLM has one for each data-parallel engine.
         running: requests in the batch; added as well.
         kv_usage: share of the KV cache in use; the mean of the series counts.
-        cache_info: a metric with the size and number of the blocks in its labels.
-        block_tokens: a gauge with the tokens of a block; if several models or engines report one, the first counts.
-        blocks: a gauge with the number of the blocks; if several report one, the first counts.
+        block_tokens: the tokens of a block; if several models or engines report them, the first counts.
+        blocks: the number of the blocks; added as well.
         lora_info: vLLM's series for each state, of which the newest counts: its value is a time.
         lora_loaded: a series for each loaded adapter, with its level.
         lora_requests: the requests that wait, by adapter.
@@ -53,7 +46,6 @@ class ServerKind(Struct, frozen=True):
     queued: tuple[Metric, ...] = ()
     running: tuple[Metric, ...] = ()
     kv_usage: tuple[Metric, ...] = ()
-    cache_info: InfoLabels | None = None
     block_tokens: tuple[Metric, ...] = ()
     blocks: tuple[Metric, ...] = ()
     lora_info: Metric | None = None
@@ -63,9 +55,9 @@ class ServerKind(Struct, frozen=True):
     path: str = "/metrics"
 
 
-def _sglang(name: str) -> Metric:
+def _sglang(name: str, value: str = "") -> Metric:
     # With data-parallel attention the lowest tensor rank of an engine is 0 only in the first one.
-    return Metric(f"sglang:{name}", absent={"priority": ""}, ranks=("pp_rank", "tp_rank"), engine="dp_rank")
+    return Metric(f"sglang:{name}", {}, {"priority": ""}, ("pp_rank", "tp_rank"), "dp_rank", value)
 
 
 _TRT_REQUESTS, _TRT_BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
@@ -75,7 +67,8 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         queued=(Metric("vllm:num_requests_waiting"),),
         running=(Metric("vllm:num_requests_running"),),
         kv_usage=(Metric("vllm:kv_cache_usage_perc"), Metric("vllm:gpu_cache_usage_perc")),
-        cache_info=InfoLabels(Metric("vllm:cache_config_info"), "block_size", "num_gpu_blocks"),
+        block_tokens=(Metric("vllm:cache_config_info", value="block_size"),),
+        blocks=(Metric("vllm:cache_config_info", value="num_gpu_blocks"),),
         lora_info=Metric("vllm:lora_requests_info"),
         lora_loaded=Metric("vllm:lora_adapter_loaded"),
         # Our own model server has it beside vLLM's.
@@ -86,7 +79,8 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         queued=(_sglang("num_queue_reqs"),),
         running=(_sglang("num_running_reqs"),),
         kv_usage=(_sglang("token_usage"),),
-        cache_info=InfoLabels(_sglang("cache_config_info"), "page_size", "num_pages"),
+        block_tokens=(_sglang("cache_config_info", "page_size"),),
+        blocks=(_sglang("cache_config_info", "num_pages"),),
     ),
     "triton": ServerKind(
         queued=(Metric(_TRT_REQUESTS, {"request_type": "waiting"}),),

@@ -8,7 +8,6 @@ from tg_base.llm import HttpAnswer, open_pool
 from tg_base.telemetry import LOAD_REQUEST_HEADER
 from tg_picker.pools import LOAD_FORMAT
 from tg_picker.pools.adapter_loader import LOAD_PATH
-from tg_schema.errors import BadRequest
 
 MAX_TARGETS: Final = 1_000
 """How many servers' encoded URLs and headers are cached; the most recently used ones stay."""
@@ -54,14 +53,6 @@ class PoolConnection:
             TgError: there is none.
         """
         return self._pool.ask("POST", self._load_url.format(address), self._load_headers, body)
-
-    async def post(self, body: bytes) -> HttpAnswer:
-        """Requests that need no picked server; a pool has none."""
-        raise BadRequest("a pool answers conversations alone; ask a server of it")
-
-    async def models(self) -> HttpAnswer:
-        """See `post`."""
-        return await self.post(b"")
 
     async def aclose(self) -> None:
         """Close the connections."""

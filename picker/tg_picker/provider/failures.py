@@ -44,11 +44,11 @@ def describe_missing(failed: TgError, order: Order) -> TgError:
     """The result of the last attempt. After a 404, do not blame the model's own options."""
     if not isinstance(failed, NotFound):
         return failed
-    what = "model" if order.place.adapter is None else "adapter"
-    name = order.place.model[:MAX_LOGGED]
+    what = "model" if order.destination.adapter is None else "adapter"
+    name = order.destination.model[:MAX_LOGGED]
     if order.unreachable:
         return Unavailable(f"no server of the pool that can be reached has the {what} {name!r}; ask again later")
-    asked = f"no server of the pool {order.place.pool} that was asked"
+    asked = f"no server of the pool {order.destination.pool} that was asked"
     return NotFound(f"{asked} has the {what} {name!r}; load it there, or ask another")
 
 

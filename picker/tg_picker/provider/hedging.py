@@ -75,19 +75,15 @@ class SecondAttempt:
     Attributes:
         tell_begin: called when the answer begins.
         stop: cancels it; once it has ended this does nothing.
-        is_running: whether a server was asked, and the answer has not ended.
-        has_begun: whether there is something of the answer.
     """
 
     def __init__(self, start: Callable[[], Chunks | None]) -> None:
         self._start = start
-        self._held: list[LlmChunk] = []
+        self._is_asked = False
+        self._held: asyncio.Future[list[LlmChunk] | None] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[LlmChunk | TgError | None] = asyncio.Queue(MAX_WAITING_CHUNKS)
-        self._decided = asyncio.Event()
         self.tell_begin: Callable[[], object] = lambda: None
         self.stop: Callable[[], object] = lambda: None
-        self.is_running = False
-        self.has_begun = False
 
     async def run(self, delay: float) -> None:
         """Wait, then try. It never fails: an error goes to the reader."""
@@ -95,32 +91,29 @@ class SecondAttempt:
         chunks = self._start()
         if chunks is None:
             return
-        self.is_running = True
+        self._is_asked = True
         try:
             async with aclosing(chunks):
-                self._held = await begin(chunks)
-                self.has_begun = True
-                self._decided.set()
+                self._held.set_result(await begin(chunks))
                 self.tell_begin()
                 async for chunk in chunks:
                     await self._chunks.put(chunk)
             await self._chunks.put(None)
         except TgError as error:
-            if self.has_begun:
+            if self._held.done():
                 await self._chunks.put(error)
         finally:
-            self.is_running = False
-            self._decided.set()
+            if not self._held.done():
+                self._held.set_result(None)
 
     async def take_over(self) -> Begun | None:
-        """The answer of this attempt, since the first one failed; None = it was not started, or failed too."""
-        if self.is_running:
-            await self._decided.wait()
-        return self.begun() if self.has_begun else None
-
-    def begun(self) -> Begun:
-        """The answer. It has begun."""
-        return self._held, self._read()
+        """The answer of this attempt, once it has begun; None = it was not started, or failed before."""
+        if not self._is_asked:
+            return None
+        # Not `await`: who leaves meanwhile would cancel what the attempt still sets.
+        await asyncio.wait([self._held])
+        held = self._held.result()
+        return None if held is None else (held, self._read())
 
     async def _read(self) -> Chunks:
         while (chunk := await self._chunks.get()) is not None:
@@ -161,10 +154,10 @@ async def begin_either(first: Chunks, second: SecondAttempt | None) -> Begun:
             second.tell_begin = lambda: cut.reschedule(now())
             held = await begin(first)
     except TimeoutError:
-        if not cut.expired():
-            raise
-        # The cut has ended the first attempt: its connection is closed, its placement released.
-        return second.begun()
+        if cut.expired() and (begun := await second.take_over()) is not None:
+            # The cut has ended the first attempt: its connection is closed, its placement released.
+            return begun
+        raise
     else:
         second.stop()
         return held, first

@@ -9,10 +9,9 @@ from typing_extensions import override
 from tg_base.llm import Endpoint
 from tg_flow.providers.openai import UNCERTAIN, OpenAiOptions
 from tg_picker.core import DEFAULT_POLICY, AdmissionRule, QueueLimits, load_policy
-from tg_picker.pools import Host, PoolTable, check_tables, read_places, refuse_both
+from tg_picker.pools import PoolSources, PoolTable, read_sources
 from tg_picker.pools.adapter_loader import check_source
 from tg_picker.pools.kv_subscriber import KvEventOptions
-from tg_picker.pools.pool_watcher import PoolSources
 from tg_picker.pools.scraper import ScrapeOptions, check_path
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -83,13 +82,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         check_path(self.scrape.path, "scrape", "path")
         check_path(self.api_path, "api_path")
         check_source(self.adapter_source)
-        if self.pools:
-            check_tables(self.pools)
-            refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)
-        elif not (self.endpoints or self.endpoint_files or self.names):
-            raise BadRequest("a pool needs servers: name them in endpoints, endpoint_files, names or pools").at(
-                "endpoints"
-            )
+        self.sources(model)
         return Endpoint(None, model)
 
     def sources(self, model: str) -> PoolSources:
@@ -99,16 +92,14 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             model: the name of the pool without `resources`.
 
         Raises:
-            BadRequest: an address is malformed, or occurs twice.
+            BadRequest: see `read_sources`.
         """
-        hosts = read_places(self.endpoints, "endpoints")
-        names = read_places(self.names, "names")
-        return PoolSources(
-            resources=tuple(map(Path, self.resources)),
-            endpoint_files=tuple(map(Path, self.endpoint_files)),
-            hosts=tuple(Host(address, (port,), labels=self.labels) for address, port in hosts),
-            names=tuple(Host(name, (port,), labels=self.labels) for name, port in names),
-            tables=self.pools,
+        return read_sources(
+            pools=self.pools,
+            resources=[Path(file) for file in self.resources],
+            endpoint_files=[Path(file) for file in self.endpoint_files],
+            endpoints=self.endpoints,
+            names=self.names,
+            labels=self.labels,
             default=model,
-            http1_only=True,
         )

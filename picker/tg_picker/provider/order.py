@@ -7,10 +7,11 @@ import msgspec
 import structlog
 from msgspec import Struct, field
 
+from tg_base.llm import name_server
 from tg_base.telemetry import trace
-from tg_picker.core import Endpoint, InstanceRequest, Objective, Scheduler
+from tg_picker.core import Endpoint, InstanceRequest, Scheduler
 from tg_picker.pools import Destination, PoolView, Prompt, find_goal
-from tg_picker.status import RequestFacts, RequestRecord, explain
+from tg_picker.status import LOST, RequestFacts, RequestRecord, explain
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import NotFound
 
@@ -24,21 +25,9 @@ MAX_LOGGED = 100
 """Characters of a client's text in the log."""
 
 
-class Place(Struct, frozen=True):
-    """Where the requests for a name go.
-
-    Attributes:
-        destination: by the catalogue.
-        objective: the objective of its requests.
-        base: the model that the servers have for it.
-    """
-
-    destination: Destination
-    objective: Objective | None
-    base: str
-
-
-def find_place(view: PoolView, model: str, adapter: str | None, draw: Random, scheduler: Scheduler) -> Place:
+def find_destination(
+    view: PoolView, model: str, adapter: str | None, draw: Random, scheduler: Scheduler
+) -> Destination:
     """Where a request goes.
 
     Args:
@@ -51,21 +40,8 @@ def find_place(view: PoolView, model: str, adapter: str | None, draw: Random, sc
     Raises:
         NotFound: no route leads to it.
     """
-    to = _resolve(view, model, adapter, draw, scheduler)
-    served = view.served.get(to.pool)
-    # If only the configuration names the model, servers may use another name for it.
-    is_base = to.adapter is None and (not served or to.model in served)
-    return Place(to, find_goal(to.slos), to.model if is_base else view.find_base(to.pool))
-
-
-def _resolve(view: PoolView, model: str, adapter: str | None, draw: Random, scheduler: Scheduler) -> Destination:
     asked = adapter or model
-    found = view.catalogue.resolve(
-        asked,
-        draw,
-        served=view.served,
-        has=lambda pool, name: scheduler.was_told(name, view.members.get(pool, ())),
-    )
+    found = view.resolve(asked, draw, scheduler)
     if found is not None:
         # A name in a rewrite or a table may be a base model's: only the name is known here.
         is_free = adapter is not None and adapter not in view.catalogue.models
@@ -84,7 +60,7 @@ class Order(Struct, eq=False):
     Attributes:
         request: as it came.
         model: as its client named it.
-        place: where the catalogue sent it.
+        destination: where the catalogue sent it.
         wanted: the request for the scheduler.
         body: the body for the servers.
         arrived_at: on the scheduler's clock.
@@ -99,7 +75,7 @@ class Order(Struct, eq=False):
 
     request: TextCompletionRequest
     model: str
-    place: Destination
+    destination: Destination
     wanted: InstanceRequest
     body: bytes
     arrived_at: float
@@ -110,6 +86,11 @@ class Order(Struct, eq=False):
     left: Sequence[Endpoint] = ()
     unreachable: int = 0
     records: list[RequestRecord] = field(default_factory=list)
+
+    def note_asked(self, endpoint: Endpoint) -> None:
+        """Note that a server is asked, and name it in the record of the call."""
+        self.tried.add(endpoint.address)
+        name_server(endpoint.name)
 
     def note_lost(self, address: str) -> None:
         """Remember that the server there does not have the adapter, if it was said to have it."""
@@ -126,37 +107,36 @@ class Order(Struct, eq=False):
     @property
     def is_spent(self) -> bool:
         """Whether as many servers were asked as its route allows."""
-        most = self.place.failure.max_attempts
+        most = self.destination.failure.max_attempts
         return most is not None and len(self.records) >= most
 
     @property
     def route(self) -> str:
         """The route whose times are compared, or the model where there is none."""
-        return self.place.route or self.place.model
+        return self.destination.route or self.destination.model
 
     @property
     def facts(self) -> RequestFacts:
         """The board's record of the next attempt."""
         size, servers = len(self.body), len(self.left)
-        return RequestFacts(trace.find_request(), self.model, self.place, size, servers, self.unreachable)
+        return RequestFacts(trace.find_request(), self.model, self.destination, size, servers, self.unreachable)
 
     @property
     def last(self) -> RequestRecord:
         """The attempt that answered; if none did, the newest."""
-        begun = (each for each in self.records if each.first_at is not None and not each.lost)
+        begun = (each for each in self.records if each.first_at is not None and each.outcome != LOST)
         return next(begun, self.records[-1])
 
 
-def describe(request: TextCompletionRequest, place: Place, prompt: Prompt) -> InstanceRequest:
+def describe(request: TextCompletionRequest, view: PoolView, to: Destination, prompt: Prompt) -> InstanceRequest:
     """The request for the scheduler. The server streams, whatever the client asked for."""
-    to = place.destination
     return InstanceRequest(
-        model=place.base,
+        model=view.find_base(to),
         adapter=to.adapter,
         prompt_tokens=prompt.tokens,
         prefix=prompt.fingerprint(to.model, to.adapter),
         priority=min(to.priority, SHEDDABLE_PRIORITY) if request.sheddable else to.priority,
-        objective=place.objective,
+        objective=find_goal(to.slos),
         max_tokens=request.sampling.max_tokens if request.sampling else None,
         flow=request.user or "default-flow",
         route=to.route,
@@ -184,8 +164,8 @@ def explain_order(order: Order) -> None:
     log.info(
         "pool.request",
         model=order.model[:MAX_LOGGED],
-        pool=order.place.pool,
-        route=order.place.route,
+        pool=order.destination.pool,
+        route=order.destination.route,
         server=last.server,
         reasons=explain(last),
         attempts=len(order.records),

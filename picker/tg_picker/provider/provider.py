@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from itertools import islice, starmap
+from itertools import islice
 from random import Random
 from time import perf_counter
 from typing import Self, cast
@@ -17,27 +17,21 @@ from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnec
 from tg_base.telemetry import LOAD_RESPONSE_HEADER, Spanning, span_names, trace
 from tg_flow.providers.openai import ChatCompletions
 from tg_picker.core import Endpoint, Pick, Rejection, Scheduler
-from tg_picker.pools import (
-    Dispatcher,
-    PoolView,
-    Prompt,
-    PromptFields,
-    read_prompt,
-)
-from tg_picker.pools.adapter_loader import AdapterLoader
+from tg_picker.picking import PoolPicker
+from tg_picker.pools import Destination, PoolSources, PoolView, Prompt, PromptFields, read_prompt
 from tg_picker.pools.followed_pools import FollowedPools
-from tg_picker.pools.placement_exchange import PlacementExchange
-from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
+from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_picker.provider.attempt import Attempt, say_model
 from tg_picker.provider.connection import PoolConnection
 from tg_picker.provider.failures import choose_failure, describe_missing, refuse
 from tg_picker.provider.hedging import Hedging, begin_either, hedged
 from tg_picker.provider.options import PoolOptions
-from tg_picker.provider.order import Order, Place, describe, explain_order, find_place, name_model, settle
-from tg_picker.status import BOARDS, PoolBoard, QueueStatus, RequestFacts, RequestRecord
+from tg_picker.provider.order import Order, describe, explain_order, find_destination, name_model, settle
+from tg_picker.status import RequestFacts, RequestRecord, find_pools
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
 from tg_schema.errors import NotFound
 from tg_schema.features import Feature
+from tg_schema.live import LivePool
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
@@ -65,28 +59,25 @@ class Pool(ChatCompletions[PoolOptions]):
         connection: KeyedConnection[PoolConnection],
         watcher: PoolWatcher | None = None,
     ) -> None:
+        # No request that needs another operation than an answer, which `_ask` sends, comes as far as the connection.
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
         # A worker process, which only writes requests, has no loop and follows no pools.
         self._now = _stand_still if watcher is None else asyncio.get_running_loop().time
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
-        self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
+        scheduler = Scheduler(options.policy, options.admission, random=self._random)
         # The page is at the same address, which speaks TLS or does not.
         scrape = msgspec.structs.replace(options.scrape, tls=options.https or options.scrape.tls)
-        followed = scrape if options.scraped else None
         watched = watcher or PoolWatcher(PoolSources())
-        self._pools = FollowedPools(watched, self._scheduler, followed, options.kv_events)
-        self._dispatcher = Dispatcher(self._scheduler, options.waiting, self._now)
-        self._board = PoolBoard(
+        pools = FollowedPools(watched, scheduler, scrape if options.scraped else None, options.kv_events)
+        self._picker = PoolPicker(
             model,
             options.policy,
-            self._scheduler,
-            self._pools,
-            self._now,
-            totals=BOARDS.totals,
-            queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
-            attainment=lambda: self._dispatcher.attainment.read(self._now()),
+            scheduler,
+            pools,
+            limits=options.waiting,
+            clock=self._now,
+            adapter_source=options.adapter_source,
         )
-        self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
         self._lacks_model_until = 0.0
@@ -99,7 +90,7 @@ class Pool(ChatCompletions[PoolOptions]):
         options.endpoint(model)
         watcher = await asyncio.to_thread(PoolWatcher, options.sources(model))
         scheme = "https" if options.https else "http"
-        connection = await KeyedConnection[PoolConnection].open_in_thread(
+        connection = await KeyedConnection[PoolConnection].open(
             options.key(), lambda key: PoolConnection(scheme, options.api_path, key)
         )
         pool = cls(model, options, connection, watcher)
@@ -108,13 +99,12 @@ class Pool(ChatCompletions[PoolOptions]):
 
     async def share(self, bus: Bus, topics: Topics) -> None:
         """See `SharedProvider`."""
-        exchange = PlacementExchange(bus, topics.placements, self._scheduler, self._pools)
-        await self._exit.enter_async_context(exchange)
+        await self._picker.share(bus, topics)
 
     @property
     def view(self) -> PoolView:
         """The pools now."""
-        return self._pools.view
+        return self._picker.pools.view
 
     @property
     @override
@@ -123,23 +113,27 @@ class Pool(ChatCompletions[PoolOptions]):
         loaded = frozenset(catalogue.adapters)
         found = (name for name in catalogue.models if name not in {self.model, self.upstream_model})
         names = islice(found, MAX_ANNOUNCED)
-        return {name: self._loader.find_source(name) if name in loaded else name for name in names}
+        return {name: self._picker.loader.find_source(name) if name in loaded else name for name in names}
+
+    @property
+    @override
+    def pools(self) -> Mapping[str, LivePool]:
+        return {pool.name: pool.figures for pool in find_pools((self._picker.board,))}
 
     @property
     @override
     def adapters_only(self) -> bool:
         try:
-            self._find_place(None)
+            self._find_destination(None)
         except NotFound:
             return True
         return self._now() < self._lacks_model_until
 
     async def _enter(self) -> None:
-        async with AsyncExitStack() as exit_stack:
-            exit_stack.push_async_callback(super().aclose)
-            await exit_stack.enter_async_context(self._pools)
-            exit_stack.enter_context(BOARDS.show(self._board))
-            self._exit = exit_stack.pop_all()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(super().aclose)
+            await stack.enter_async_context(self._picker)
+            self._exit = stack.pop_all()
 
     @override
     async def aclose(self) -> None:
@@ -154,19 +148,18 @@ class Pool(ChatCompletions[PoolOptions]):
     def _make_order(self, request: TextCompletionRequest) -> Order:
         asked = request.adapter or self.upstream_model
         try:
-            place = self._find_place(request.adapter)
+            to = self._find_destination(request.adapter)
         except NotFound:
-            self._board.refuse(RequestFacts(trace.find_request(), asked), Rejection("model-not-found", 404))
+            self._picker.board.refuse(RequestFacts(trace.find_request(), asked), Rejection("model-not-found", 404))
             raise
         written, prompt = self._write(
             request if request.adapter is None else msgspec.structs.replace(request, adapter=None)
         )
-        to = place.destination
         body = name_model(written, self.upstream_model, to.model)
-        return Order(request, asked, to, describe(request, place, prompt), body, self._now())
+        return Order(request, asked, to, describe(request, self.view, to, prompt), body, self._now())
 
-    def _find_place(self, adapter: str | None) -> Place:
-        return find_place(self.view, self.upstream_model, adapter, self._random, self._scheduler)
+    def _find_destination(self, adapter: str | None) -> Destination:
+        return find_destination(self.view, self.upstream_model, adapter, self._random, self._picker.scheduler)
 
     def _write(self, request: TextCompletionRequest) -> tuple[bytes, Prompt]:
         """The body for the servers, and the prompt in it."""
@@ -202,7 +195,7 @@ class Pool(ChatCompletions[PoolOptions]):
                     if second is not None:
                         settle(order, record, won=rest is first, now=now)
                         name_server(order.last.server)
-                    for chunk in say_model(held, order.place.model):
+                    for chunk in say_model(held, order.destination.model):
                         yield chunk
                     on_chunk: PassOn | None = None
                     with suppress(StopAsyncIteration):
@@ -226,30 +219,20 @@ class Pool(ChatCompletions[PoolOptions]):
                 if isinstance(failed, NotFound) and order.request.adapter is None:
                     self._lacks_model_until = self._now() + LACKED_SECONDS
                 raise describe_missing(failed, order)
-        pool, began = order.place.pool, perf_counter()
-        submitted = self._dispatcher.submit(
-            pool,
+        made, record = await self._picker.place(
             order.wanted,
+            order.destination.pool,
             lambda: self._find_left(order),
-            self._now(),
+            lambda: order.facts,
             arrived_at=order.arrived_at,
             size=len(order.body),
+            again=bool(order.records),
         )
-        seconds = perf_counter() - began
-        made = await self._dispatcher.wait(pool, submitted)
-        self._record(order, made, seconds)
+        order.records.append(record)
         if isinstance(made, Rejection):
             raise describe_missing(failed, order) if failed else refuse(made)
+        order.note_asked(made.endpoint)
         return made
-
-    def _record(self, order: Order, made: Pick | Rejection, seconds: float) -> None:
-        again = bool(order.records)
-        arrived_at = None if again else order.arrived_at
-        record = self._board.record(order.facts, order.wanted, made, seconds, again=again, arrived_at=arrived_at)
-        order.records.append(record)
-        if isinstance(made, Pick):
-            order.tried.add(made.endpoint.address)
-            name_server(made.endpoint.name)
 
     def _find_delay(self, order: Order) -> float | None:
         """Seconds after which a second server is asked; None = never.
@@ -260,18 +243,20 @@ class Pool(ChatCompletions[PoolOptions]):
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
         if not is_single or len(order.left) < 2 or order.is_spent:
             return None
-        return order.place.failure.hedging_delay or self._hedging.find_delay(order.route)
+        return order.destination.failure.hedging_delay or self._hedging.find_delay(order.route)
 
     def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, PassOn | None] | None:
         left = self._find_left(order)
         # If the route sets a hedging delay, the operator has accepted what it costs.
-        if not left or not (order.place.failure.hedging_delay or self._hedging.spend()):
+        if not left or not (order.destination.failure.hedging_delay or self._hedging.spend()):
             return None
         began = perf_counter()
-        pick = self._dispatcher.pick_at_once(order.place.pool, order.wanted, left, self._now())
+        pick = self._picker.dispatcher.pick_at_once(order.destination.pool, order.wanted, left, self._now())
         if pick is None:
             return None
-        self._record(order, pick, perf_counter() - began)
+        seconds = perf_counter() - began
+        order.records.append(self._picker.board.record(order.facts, order.wanted, pick, seconds, again=True))
+        order.note_asked(pick.endpoint)
         log.debug("pool.hedged", server=pick.endpoint.name)
         return self._attempt(pick, order, order.records[-1])
 
@@ -294,8 +279,8 @@ class Pool(ChatCompletions[PoolOptions]):
             attempt.complete()
         except TgError as error:
             now = attempt.fail(error)
-            if isinstance(error, NotFound) and order.place.adapter is not None:
-                self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, now)
+            if isinstance(error, NotFound) and order.destination.adapter is not None:
+                self._picker.scheduler.forget_adapter(pick.endpoint, order.destination.adapter, now)
                 order.note_lost(pick.endpoint.address)
             raise
         finally:
@@ -303,21 +288,21 @@ class Pool(ChatCompletions[PoolOptions]):
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
         """The answer, whose header may have the server's load."""
-        if order.place.adapter is not None and order.place.route:
-            await self._loader.load(pick.endpoint, order.place.adapter, connection.load)
-            if self._loader.has(pick.endpoint, order.place.adapter):
+        if order.destination.adapter is not None and order.destination.route:
+            await self._picker.loader.load(pick.endpoint, order.destination.adapter, connection.load)
+            if self._picker.loader.has(pick.endpoint, order.destination.adapter):
                 order.loaded.add(pick.endpoint.address)
         answer = await connection.ask(pick.endpoint.address, order.body)
         header = answer.headers.get(LOAD_RESPONSE_HEADER)
         if header:
-            self._pools.read_load(pick.endpoint, header, self._now())
+            self._picker.pools.read_load(pick.endpoint, header, self._now())
         return answer
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
         """The servers of the pool now that were not asked, without unreachable ones."""
-        members = self.view.members.get(order.place.pool, ())
+        members = self.view.members.get(order.destination.pool, ())
         # This is mostly the pool's own tuple, for which the scheduler has cached its result.
-        order.left = eligible = self._pools.find_eligible(members)
+        order.left = eligible = self._picker.pools.find_eligible(members)
         if order.tried:
             order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]
         order.unreachable = len(members) - len(eligible)

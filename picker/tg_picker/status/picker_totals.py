@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from tg_base.telemetry import BoundedLabel
-from tg_picker.core import CHARACTERS_PER_TOKEN, Endpoint
+from tg_picker.core import CHARACTERS_PER_TOKEN, Attained, Endpoint
 from tg_picker.pools import Destination, Slo, metrics
 from tg_picker.status.request_record import ANSWERED, RequestRecord
 
@@ -35,20 +35,6 @@ MAX_NOTED: Final = 64
 _NOWHERE: Final = Destination("", "")
 
 
-class RouteCount:
-    """How the answered requests met an objective of a route.
-
-    Attributes:
-        slo: as it was when the last of them ended.
-        requests: that were answered.
-        kept: those of them that took no longer than promised.
-    """
-
-    def __init__(self, slo: Slo) -> None:
-        self.slo = slo
-        self.requests = self.kept = 0
-
-
 class PickerTotals:
     """Counts of a process.
 
@@ -59,7 +45,7 @@ class PickerTotals:
 
     Attributes:
         registry: what is counted of requests and picks, under the new names.
-        routes: by route and kind of promise.
+        routes: by route and kind of promise, as it was when the last answer ended, how many answers kept it.
         answers: by route.
     """
 
@@ -69,7 +55,7 @@ class PickerTotals:
         self._servers = BoundedLabel()
         self._noted: list[tuple[Callable[[RequestRecord], None], RequestRecord]] = []
         self.registry = CollectorRegistry()
-        self.routes: dict[tuple[str, str], RouteCount] = {}
+        self.routes: dict[tuple[str, str], tuple[Slo, Attained]] = {}
         self.answers: Counts[str] = Counts()
         self._requests = metrics.REQUESTS.counter(self.registry)
         self._errors = metrics.ERRORS.counter(self.registry)
@@ -116,9 +102,9 @@ class PickerTotals:
             self._count_request(record, model)
         if record.endpoint is not None:
             self._running.labels(model[0]).inc()
-            if record.adapter is not None:
+            if record.request.adapter is not None:
                 result = "load" if record.loads else "loaded"
-                self._adapter_picks.labels(destination.pool, self._adapters.bound(record.adapter), result).inc()
+                self._adapter_picks.labels(destination.pool, self._adapters.bound(record.request.adapter), result).inc()
         else:
             self._count_error(record, model)
             for slo in destination.slos:
@@ -128,7 +114,7 @@ class PickerTotals:
         self._count_pick(record.endpoint)
 
     def _count_request(self, record: RequestRecord, model: tuple[str, str]) -> None:
-        self._requests.labels(*model, record.priority).inc()
+        self._requests.labels(*model, record.request.priority).inc()
         if model[1] and model[0] != model[1]:
             self._renamed.labels(*model).inc()
 
@@ -137,8 +123,8 @@ class PickerTotals:
 
     def _count_ended(self, record: RequestRecord) -> None:
         self._sizes.observe(record.facts.body_bytes)
-        if record.prompt_tokens:
-            self._hit_ratios.observe(record.cached_tokens / record.prompt_tokens)
+        if record.request.prompt_tokens:
+            self._hit_ratios.observe(record.cached_tokens / record.request.prompt_tokens)
             self._hit_bytes.observe(record.cached_tokens * CHARACTERS_PER_TOKEN)
         # Use the label of its beginning, even if an operator has configured its model since.
         model = record.counted_as
@@ -146,7 +132,7 @@ class PickerTotals:
         if record.failed:
             self._count_error(record, model)
         # Only answered requests have distributions: failures of made-up names stay cheap.
-        if record.outcome == ANSWERED and not record.lost:
+        if record.outcome == ANSWERED:
             self._count_answer(record, model)
 
     def _count_answer(self, record: RequestRecord, model: tuple[str, str]) -> None:
@@ -165,7 +151,7 @@ class PickerTotals:
         for name, amount in amounts.items():
             if amount is not None:
                 self._answered[name].labels(*model).observe(amount)
-        if (goal := record.objective) is not None:
+        if (goal := record.request.objective) is not None:
             for kind, took, promised in (("ttft", first, goal.first_token), ("tpot", pace, goal.output_token)):
                 if took is not None and promised is not None and took > promised:
                     self._missed.labels(*model, kind).inc()
@@ -176,13 +162,11 @@ class PickerTotals:
 
     def _judge(self, route: str, slo: Slo, seconds: float | None) -> None:
         if seconds is not None:
-            count = self._find_route(route, slo)
-            count.slo = slo
-            count.requests += 1
-            count.kept += seconds <= slo.seconds
+            before = self._find_route(route, slo)
+            self.routes[route, slo.kind] = slo, Attained(before.kept + (seconds <= slo.seconds), before.total + 1)
 
-    def _find_route(self, route: str, slo: Slo) -> RouteCount:
-        return self.routes.setdefault((route, slo.kind), RouteCount(slo))
+    def _find_route(self, route: str, slo: Slo) -> Attained:
+        return self.routes.setdefault((route, slo.kind), (slo, Attained(0, 0)))[1]
 
     def _count_pick(self, picked: Endpoint | None) -> None:
         if picked is None:
@@ -196,8 +180,8 @@ class PickerTotals:
         if record.facts.destination is not None and record.waited is not None:
             refused = OUTCOMES.get(record.reasons[0], "RejectedOther") if record.endpoint is None else ""
             outcome = refused or DISPATCHED
-            self._waits.labels(record.priority, outcome, record.facts.destination.pool).observe(record.waited)
-            self._decided.labels(outcome, record.priority).inc()
+            self._waits.labels(record.request.priority, outcome, record.facts.destination.pool).observe(record.waited)
+            self._decided.labels(outcome, record.request.priority).inc()
 
     def _find(self, record: RequestRecord) -> tuple[str, str]:
         """The labels of its model, as the client names it and as the server does."""

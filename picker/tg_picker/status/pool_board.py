@@ -91,7 +91,8 @@ class PoolBoard:
             arrived_at: when the request came, on the board's clock, if it waited for a server; None = now.
         """
         now = self.clock()
-        record = RequestRecord.make(facts, request, made, now if arrived_at is None else arrived_at)
+        # A further attempt did not wait since the request came.
+        record = RequestRecord.make(facts, request, made, now if again or arrived_at is None else arrived_at)
         record.pick_seconds = seconds
         record.waited = None if again else now - record.picked_at
         self.decisions.append(record)
@@ -108,7 +109,7 @@ class PoolBoard:
         """Whether an operator named this model or adapter."""
         view = self.pools.view
         catalogue = view.catalogue
-        if model in catalogue.cases or model in catalogue.homes:
+        if model in catalogue.models:
             return True
         targets = (name for to in (*catalogue.rewrites.values(), *catalogue.defaults.values()) for name, _ in to)
         return model in targets or any(model in served for served in view.served.values())

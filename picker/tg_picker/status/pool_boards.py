@@ -113,12 +113,12 @@ class PoolBoards(Collector):
         cases = (case for board in self.shown for case in board.pools.view.catalogue.cases.values())
         names = dict.fromkeys((*(case.route for case in cases), *self._totals.answers))
         answered = [((name, ""), self._totals.answers[name]) for name in names]
-        answered += [(key, count.requests) for key, count in routes]
+        answered += [(key, count.total) for key, (_, count) in routes]
         yield metrics.ANSWERS.family(answered)
-        yield metrics.KEPT.family((key, count.kept) for key, count in routes)
+        yield metrics.KEPT.family((key, count.kept) for key, (_, count) in routes)
         recent = read_recent(self.shown).items()
         yield metrics.ATTAINED.family((key, attained.share) for key, attained in recent)
-        yield metrics.PROMISED.family((key, count.slo.share) for key, count in routes)
+        yield metrics.PROMISED.family((key, slo.share) for key, (slo, _) in routes)
 
 
 def add_older(families: Iterable[Metric]) -> Iterator[Metric]:

@@ -12,6 +12,7 @@ from tg_base.telemetry import MAX_LABEL_VALUES, make_printable
 from tg_picker.core import ServerState, saturation
 from tg_picker.pools import metrics
 from tg_picker.status.pool_board import PoolBoard
+from tg_schema.live import LivePool
 
 
 class PoolState(Struct, frozen=True):
@@ -31,6 +32,12 @@ class PoolState(Struct, frozen=True):
         """Servers that answered, or of which nothing is known."""
         unreachable = self.board.pools.unreachable
         return sum(state.endpoint.address not in unreachable for state in self.states)
+
+    @property
+    def figures(self) -> LivePool:
+        """Its row of the live view."""
+        running, queued = (sum(map(attrgetter(name), self.states)) for name in ("requests", "queued"))
+        return LivePool(len(self.servers), self.reachable, running, queued)
 
 
 def find_pools(boards: Sequence[PoolBoard]) -> list[PoolState]:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tg_picker.core import Endpoint, InstanceRequest, InstanceUsage, Objective, Pick, Rejection
+from tg_picker.core import Endpoint, Fingerprint, InstanceRequest, InstanceUsage, Pick, Rejection
 from tg_picker.pools import Destination
 
 
@@ -29,6 +30,7 @@ class RequestFacts(Struct, frozen=True):
     unreachable: int = 0
 
 
+_NO_PREFIX = Fingerprint()
 MIN_ERROR_STATUS = 400
 ANSWERED, LEFT, REFUSED, LOST = "answered", "ended early", "refused", "another server was faster"
 
@@ -38,8 +40,7 @@ class RequestRecord(Struct, eq=False):
 
     Attributes:
         facts: what the door knows.
-        adapter, priority, objective, prompt_tokens: what the scheduler was told.
-        streamed: whether its answer comes token by token.
+        request: what the scheduler was told, without the prefix.
         picked_at: on the board's clock.
         first_at: when the answer began; None = not yet, or it comes whole.
         ended_at: when it ended; None = not yet.
@@ -48,7 +49,6 @@ class RequestRecord(Struct, eq=False):
         reasons: the policy's, or that of a refusal.
         cached_tokens: tokens of the prompt that the server probably has in its cache.
         loads: whether the server has to load the adapter first.
-        lost: whether it was one of two attempts, and the other one answered.
         moved: whether another server than the picked one answers.
         status: HTTP's, as far as it is known; 0 = not.
         outcome: how it ended; "" = not yet.
@@ -62,11 +62,7 @@ class RequestRecord(Struct, eq=False):
     """
 
     facts: RequestFacts
-    adapter: str | None
-    priority: int
-    objective: Objective | None
-    prompt_tokens: int
-    streamed: bool
+    request: InstanceRequest
     picked_at: float
     reasons: tuple[str, ...]
     endpoint: Endpoint | None = None
@@ -84,20 +80,20 @@ class RequestRecord(Struct, eq=False):
     outcome: str = ""
     began: bool = False
     moved: bool = False
-    lost: bool = False
     failed: bool = False
 
     @classmethod
     def make(cls, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> Self:
         """The record of a decision."""
-        # Not the request itself: the fingerprint of a long prompt has thousands of blocks.
-        asked = (facts, request.adapter, request.priority, request.objective, request.prompt_tokens, request.streamed)
+        # The fingerprint of a long prompt has thousands of blocks.
+        request = replace(request, prefix=_NO_PREFIX)
         if isinstance(made, Rejection):
-            return cls(*asked, now, (made.reason,), status=made.status, outcome=REFUSED, ended_at=now, failed=True)
+            reasons, status = (made.reason,), made.status
+            return cls(facts, request, now, reasons, status=status, outcome=REFUSED, ended_at=now, failed=True)
         endpoint, placement = made.endpoint, made.placement
         cached = request.prompt_tokens - placement.uncached_tokens
         server = endpoint.name or endpoint.address
-        return cls(*asked, now, made.reasons, endpoint, server, cached, placement.loads_adapter)
+        return cls(facts, request, now, made.reasons, endpoint, server, cached, placement.loads_adapter)
 
     @property
     def first_token_seconds(self) -> float | None:
@@ -129,7 +125,7 @@ class RequestRecord(Struct, eq=False):
         """Note that the answer began. The first piece of a whole one is not its first token."""
         if self.first_at is None and self.ended_at is None:
             self.began = True
-            self.first_at = now if self.streamed else None
+            self.first_at = now if self.request.streamed else None
 
     def end(self, usage: InstanceUsage | None, now: float, outcome: str = "") -> None:
         """Note that the request is over.
@@ -151,10 +147,9 @@ class RequestRecord(Struct, eq=False):
 
     def lose(self, now: float) -> None:
         """Note that it is over, since another attempt at the same request was faster. It may have ended already."""
-        self.lost = not self.failed
-        self.end(None, now)
-        if self.lost:
-            self.outcome = LOST
+        outcome = "" if self.failed else LOST
+        self.end(None, now, outcome)
+        self.outcome = outcome or self.outcome
 
     def fail(self, kind: str, status: int, now: float) -> None:
         """Note that the request is over, by an error of this kind and status."""

@@ -121,14 +121,14 @@ def _read_routes(boards: PoolBoards) -> tuple[RouteStatus, ...]:
         RouteStatus(
             route,
             kind,
-            count.slo.seconds,
-            count.slo.share,
-            count.requests,
-            round(count.kept / count.requests, 4) if count.requests else None,
+            slo.seconds,
+            slo.share,
+            count.total,
+            round(count.share, 4) if count.total else None,
             last.total if (last := recent.get((route, kind))) else 0,
             round(last.share, 4) if last else None,
         )
-        for (route, kind), count in boards.totals.routes.items()
+        for (route, kind), (slo, count) in boards.totals.routes.items()
     )
 
 
@@ -139,11 +139,11 @@ def _read_decision(record: RequestRecord, now: float) -> DecisionStatus:
         make_printable(record.facts.request),
         make_printable(record.facts.model),
         make_printable(destination.model) if destination else "",
-        None if record.adapter is None else make_printable(record.adapter),
+        None if record.request.adapter is None else make_printable(record.request.adapter),
         destination.pool if destination else "",
         destination.route if destination else "",
-        record.priority,
-        record.prompt_tokens,
+        record.request.priority,
+        record.request.prompt_tokens,
         record.server,
         explain(record),
         record.outcome or "running",
@@ -158,7 +158,9 @@ def explain(record: RequestRecord) -> tuple[str, ...]:
     facts = record.facts
     sentences = [_describe(reason) for reason in record.reasons if not reason.startswith("cached blocks")]
     if record.cached_tokens:
-        sentences.append(f"{record.cached_tokens} of {record.prompt_tokens} tokens of the prompt are in its cache")
+        sentences.append(
+            f"{record.cached_tokens} of {record.request.prompt_tokens} tokens of the prompt are in its cache"
+        )
     if facts.eligible == 1:
         sentences.append("the only server that it could go to")
     elif facts.eligible:

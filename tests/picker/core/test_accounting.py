@@ -288,7 +288,7 @@ def test_a_whole_answer_keeps_no_promise_and_breaks_none() -> None:
     attainment, asked = SloAttainment(), InstanceRequest("base", objective=Objective(1.0, 0.1), streamed=False)
     pick = Scheduler().pick(asked, ENDPOINTS[:1], 0.0)
     assert isinstance(pick, Pick)
-    pick.placement.follower = attainment
+    pick.placement.followers = (attainment,)
     attainment.watch(pick.placement, asked, 0.0, 0.5, 0.05)
     pick.placement.first_token(9.0)
     pick.placement.finish(InstanceUsage(output_tokens=50), 10.0)

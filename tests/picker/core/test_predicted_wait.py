@@ -90,6 +90,8 @@ TABLE = [
     ("a free slot before unloading", X, "b", [idle("a", 1, "y"), begun("b", 1)]),
     ("one has to be unloaded: by chance", X, "ab", [idle("a", 1, "y", -1.0), idle("b", 1, "z", -9.0)]),
     ("a slot in use is not free", X, "b", [begun("a", 1, Y), begun("b", 2, Y, ahead=9_000)]),
+    # One of two answers ends after half of the time that one takes, and both of one slot after more than that.
+    ("none is free: where one request ends next", X, "a", [begun("a", 2, Y, Z), begun("b", 1, Y, Y)]),
     ("none is free: where nobody waits for one", X, "a", [begun("a", 1, Y), begun("b", 1, Y, Z)]),
     # Each of two more answers stands still for a load and a prompt (0.46 s), and it and this one are 0.47 ms slower for
     # 100 tokens: 0.55 s, at a tenth. The slot is in use for 0.09 s longer: 0.01 s. In all 0.12 s, or 1,200 tokens.
@@ -279,6 +281,39 @@ def test_who_waits_for_a_prompt_gets_the_next_step() -> None:
     waiting = server("a")
     waiting.place(request(tokens=1), 1, 10, 0.0)
     assert choose(PredictedWait(), BASE, waiting, running("b", 2)) == "b"
+
+
+@pytest.mark.parametrize(("answers", "limit", "chosen"), [(2, 60, "b"), (40, 60, "a"), (40, 30, "b")])
+def test_a_prompt_that_joins_another_one_stops_the_answers_beside_them_for_half_a_step(
+    answers: int, limit: int, chosen: str
+) -> None:
+    """It begins a step later, 0.05 s, and forty others save half a step: 0.1 s. Beyond the limit none is shared."""
+    waiting, free = running("a", answers), running("b", answers)
+    waiting.place(request(tokens=1), 1, 100, 0.0)
+    for state in (waiting, free):
+        state.limit_concurrency(limit, is_late=True)
+    assert choose(PredictedWait(), BASE, waiting, free) == chosen
+
+
+@pytest.mark.parametrize(("late", "chosen"), [(0.4, "a"), (0.0, "b")])
+def test_what_comes_during_a_load_shows_whether_it_stops_what_runs(late: float, chosen: str) -> None:
+    """At b thirty answers lose 0.4 s each, or nothing; at a the adapter is loaded, and 1.2 s of prompts wait."""
+    scheduler, pool = Scheduler(), (endpoint("b"),)
+    begin(scheduler, BASE).placement.finish(None, 0.2)
+    known, b = scheduler.server(pool[0]), begun("b", 2, *(30 * [BASE]))
+    for now in range(1, 120):
+        picks = [scheduler.pick(asked, pool, now) for asked in (request(f"x{now}"), BASE)]
+        seconds = known.speed.predict_first_token(200, is_behind=True)
+        for pick, begins in zip(picks, (0.8, seconds + late), strict=True):
+            assert isinstance(pick, Pick)
+            pick.placement.first_token(now + begins)
+            pick.placement.finish(None, now + 0.9)
+    b.speed.engine = known.speed.engine
+    assert choose(PredictedWait(), X, begun("a", 2, X, ahead=12_000), b) == chosen
+    # The next request waits for a load as long as those did.
+    scheduler.pick(request("y"), pool, 200.0)
+    waits = scheduler.predict_first_token(BASE, known, 200.0)
+    assert waits == pytest.approx(known.speed.predict_first_token(200, is_behind=True) + late, abs=0.02)
 
 
 @pytest.mark.parametrize(("queued", "usage", "goes"), [(1, 0.5, True), (2, 0.5, False), (0, 0.81, False)])

@@ -98,10 +98,11 @@ def answer_together(world: World, groups: Sequence[int], seconds: float, **field
             placement.finish(InstanceUsage(output_tokens=2), world.now)
 
 
-@pytest.mark.parametrize("objective", [{"first_token": 0.001}, {"output_token": 0.0001}])
-def test_a_promise_that_no_server_can_keep_stops_nobody(objective: dict[str, float]) -> None:
-    world = World(QueueLimits())
-    answer_together(world, MIN_SAMPLES * [2], 0.1, route="strict", objective={**objective, "quantile": 0.5})
+@pytest.mark.parametrize("latency", ["first_token", "output_token"])
+@pytest.mark.parametrize("seconds", [0.0001, 0.0, -1.0])
+def test_a_promise_that_no_server_can_keep_stops_nobody(latency: str, seconds: float) -> None:
+    world, objective = World(QueueLimits()), {latency: seconds, "quantile": 0.5}
+    answer_together(world, MIN_SAMPLES * [2], 0.1, route="strict", objective=objective)
     assert world.control.attainment.read(world.now)["strict"].is_behind
     for _ in POOL:
         world.ask("large", 5, prompt_tokens=50_000)

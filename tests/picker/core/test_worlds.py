@@ -1,5 +1,7 @@
 """Worlds drawn at random: the same number gives the same world, every request ends, and what is drawn varies."""
 
+from statistics import fmean
+
 import pytest
 
 from bench.instances.compare import (
@@ -104,4 +106,6 @@ def test_requests_that_may_not_be_shed_keep_their_objective_at_overload(number: 
     """Servers of 16 answers each, whose caches do not tell that all are taken. Without a limit: 88 % and 36 %."""
     world = draw_world(number)
     assert (world.sheddable > 0.4, world.servers[0].sequences) == (True, 16)
-    assert score_world(number, "predicted-wait/waiting", 400).critical_within > share
+    # One request is half a point, so two runs with other ties are looked at together.
+    runs = [score_world(number, "predicted-wait/waiting", 400, ties) for ties in range(2)]
+    assert fmean(each.critical_within for each in runs) > share

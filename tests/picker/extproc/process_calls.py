@@ -4,7 +4,7 @@ from typing import Any
 
 import grpc
 
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.picker_server import SERVICE
 
 PROCESS = f"/{SERVICE}/Process"

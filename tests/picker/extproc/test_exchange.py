@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tg_picker.core import InstanceUsage
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.messages import DESTINATION, MAX_PART_BYTES, SUBSET, SUBSET_NAMESPACE
 from tg_picker.extproc.usage_reader import MAX_TAIL_BYTES, UsageReader

@@ -22,7 +22,7 @@ from tests.picker.extproc.test_exchange import (
     streamed,
 )
 from tg_picker.core import InstanceUsage
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import MAX_BODY_BYTES, Exchange
 from tg_picker.extproc.picker_server import serve_picker

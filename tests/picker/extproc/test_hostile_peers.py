@@ -32,7 +32,7 @@ from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tests.picker.extproc.silent_connections import silent_connections
 from tests.picker.extproc.test_exchange import BODY, headers, kinds
 from tests.picker.extproc.test_exchange import body as body_of
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import MAX_BODY_BYTES
 from tg_picker.extproc.picker_process import run_picker

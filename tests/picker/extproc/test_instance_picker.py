@@ -1,37 +1,36 @@
 """The picker against clients and servers that leave, lie and send what nobody sends: nothing stays counted."""
 
+import asyncio
 from random import Random
 
 import msgspec
 import pytest
 import structlog
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from tests.picker.core.test_accounting import NOTHING, counters
 from tests.picker.extproc.scripted_picker import ScriptedPicker
 from tests.picker.extproc.test_exchange import BODY, body, headers, response, response_headers
-from tests.picker.page.shown_pool import ShownPool
+from tests.picker.page.shown_pool import PartlyReachable, make_picker
+from tg_base.llm import HttpAnswer
 from tg_picker.core import (
     AdapterReport,
     Endpoint,
     InstanceUsage,
     LoadReport,
     Objective,
-    QueueLimits,
     Scheduler,
 )
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.instance_picker import MAX_LOGGED, InstancePicker
 from tg_picker.extproc.placement_course import PlacementCourse
-from tg_picker.pools import Catalogue, Dispatcher, Pool, PoolView, Slo, UseCase, find_goal
+from tg_picker.pools import Catalogue, Pool, PoolView, Slo, UseCase, find_goal
 from tg_picker.pools.catalogue import FailurePolicy
-from tg_picker.status import PoolBoard, PoolBoards
 
 SERVERS = tuple(Endpoint(f"10.0.0.{at}:8000", f"s{at}") for at in range(3))
-REWRITES: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {("p", "old"): (("new", 1),)}
+NO_REWRITES: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
 NO_CASES: dict[str, UseCase] = {}
 ENDINGS = 2_000
 
@@ -40,7 +39,7 @@ def picker(
     scheduler: Scheduler,
     unreachable: frozenset[str] = frozenset(),
     cases: dict[str, UseCase] = NO_CASES,
-    rewrites: dict[tuple[str, str], tuple[tuple[str, int], ...]] = REWRITES,
+    rewrites: dict[tuple[str, str], tuple[tuple[str, int], ...]] = NO_REWRITES,
     models: tuple[str, ...] = (),
 ) -> InstancePicker:
     """One of a pool of three servers that have any model, or these base models."""
@@ -52,15 +51,7 @@ def picker(
     def clock() -> float:
         return next(ticks) / 100
 
-    return InstancePicker(
-        Dispatcher(scheduler, QueueLimits(), clock),
-        lambda: view,
-        clock,
-        board=PoolBoard("p", "", scheduler, ShownPool(view), clock, totals=PoolBoards(CollectorRegistry()).totals),
-        read_load=lambda *_: None,
-        find_eligible=lambda servers: [each for each in servers if each.address not in unreachable] or servers,
-        fallbacks=2,
-    )
+    return InstancePicker(make_picker(PartlyReachable(scheduler, view, unreachable), clock), fallbacks=2)
 
 
 def served(address: str) -> wire.ProcessingRequest:
@@ -151,7 +142,7 @@ async def test_where_the_base_models_are_known_adapters_and_requests_without_a_m
 @pytest.mark.parametrize("models", [(), ("base",)])
 async def test_an_adapter_without_a_route_goes_where_a_server_tells_that_it_has_it(models: tuple[str, ...]) -> None:
     scheduler = Scheduler(random=Random(1))
-    asked = picker(scheduler, rewrites={}, models=models)
+    asked = picker(scheduler, models=models)
     question = Asked({}, b'{"model": "polite"}')
     scheduler.observe(SERVERS[1], LoadReport(0.0, adapters=AdapterReport(resident={"polite": "gpu"})))
     for _ in range(9):
@@ -165,6 +156,24 @@ async def test_an_adapter_without_a_route_goes_where_a_server_tells_that_it_has_
     scheduler.retain(SERVERS[:1])
     left = await asked.decide(question)
     assert isinstance(left, Refused if models else Directed)
+
+
+async def test_a_request_that_leaves_while_its_adapter_is_loaded_is_released_and_recorded() -> None:
+    scheduler, began = Scheduler(), asyncio.Event()
+
+    async def post(*_: object) -> HttpAnswer:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    view = PoolView(Catalogue({"p": Pool("p", {}, ())}, {"a": UseCase("a", (("p", 1),), True)}), {"p": SERVERS})
+    picking = make_picker(PartlyReachable(scheduler, view), lambda: 0.0, adapter_source="/srv/{adapter}")
+    asked = asyncio.create_task(InstancePicker(picking, post=post).decide(Asked({}, b'{"model": "a"}')))
+    await began.wait()
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert [counters(scheduler.server(each)) for each in SERVERS] == [NOTHING] * 3
+    assert [record.outcome for record in picking.board.decisions] == ["ended early"]
 
 
 async def test_a_decision_whose_answer_cannot_be_written_is_released() -> None:
@@ -201,7 +210,9 @@ async def test_a_request_may_promise_itself_less_than_its_route_and_keeps_the_ro
 
 
 async def test_a_body_that_cannot_be_renamed_is_refused() -> None:
-    refused = await picker(Scheduler()).decide(Asked({}, b'{"model":"old","\xff":1}'))
+    refused = await picker(Scheduler(), rewrites={("p", "old"): (("new", 1),)}).decide(
+        Asked({}, b'{"model":"old","\xff":1}')
+    )
     assert isinstance(refused, Refused)
     assert refused.status == 400
 
@@ -237,6 +248,6 @@ async def test_only_a_streamed_answer_that_is_read_has_a_first_token(
     course.respond(status, "")
     course.begin()
     course.end(InstanceUsage(output_tokens=5))
-    placement, record = course._placement, course._record
+    placement, record = course._pick.placement, course._record
     assert (placement.first_at is not None, record.outcome) == seen
     assert (record.first_token_seconds is not None) is seen[0]

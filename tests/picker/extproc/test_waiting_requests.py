@@ -5,17 +5,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from tests.picker.core.test_accounting import NOTHING, counters
 from tests.picker.extproc.test_exchange import body, headers
-from tests.picker.page.shown_pool import ShownPool
+from tests.picker.page.shown_pool import PartlyReachable, make_picker
 from tg_picker.core import Endpoint, QueueLimits, Scheduler
-from tg_picker.extproc import external_processor_pb2 as wire
+from tg_picker.extproc import wire
 from tg_picker.extproc.exchange import Exchange
 from tg_picker.extproc.instance_picker import InstancePicker
-from tg_picker.pools import Catalogue, Dispatcher, Pool, PoolView, UseCase
-from tg_picker.status import PoolBoard, PoolBoards
+from tg_picker.pools import Catalogue, Pool, PoolView, UseCase
 
 SERVERS = tuple(Endpoint(f"10.0.0.{at}:8000", f"s{at}") for at in range(2))
 CATALOGUE = Catalogue(
@@ -28,7 +26,6 @@ CATALOGUE = Catalogue(
 class World:
     """A picker of two servers that take one request each."""
 
-    members: tuple[Endpoint, ...] = SERVERS
     order: list[str] = field(default_factory=list)
     max_seconds: float = 30.0
 
@@ -36,13 +33,9 @@ class World:
         clock = asyncio.get_running_loop().time
         self.scheduler = Scheduler(random=Random(0))
         limits = QueueLimits(max_waiting=3, max_requests=1, max_seconds=self.max_seconds)
-        self.dispatcher = Dispatcher(self.scheduler, limits, clock)
-        totals = PoolBoards(CollectorRegistry()).totals
-        board = PoolBoard("p", "", self.scheduler, ShownPool(self.view()), clock, totals=totals)
-        self.picker = InstancePicker(self.dispatcher, self.view, clock, board=board, read_load=lambda *_: None)
-
-    def view(self) -> PoolView:
-        return PoolView(CATALOGUE, {"p": self.members})
+        self.pools = PartlyReachable(self.scheduler, PoolView(CATALOGUE, {"p": SERVERS}))
+        picker = make_picker(self.pools, clock, limits)
+        self.dispatcher, self.picker = picker.dispatcher, InstancePicker(picker)
 
     async def ask(self, model: str) -> tuple[Exchange, wire.ProcessingResponse]:
         """A request with all its messages, as far as the picker's decision."""
@@ -118,7 +111,7 @@ async def test_a_pool_that_empties_holds_those_that_wait_and_then_is_503() -> No
     world = World(max_seconds=0.2)
     running = [await world.ask("low"), await world.ask("low")]
     (waits,) = await world.asked("low")
-    world.members = ()
+    world.pools.watcher.view = PoolView(CATALOGUE, {"p": ()})
     world.scheduler.retain(())
     assert world.waiting == {0: 1}
     _, response = await waits

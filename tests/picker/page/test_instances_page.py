@@ -10,7 +10,6 @@ import pytest
 from aiohttp import ClientSession
 from typing_extensions import override
 
-from tests.flow.open_gateway import open_gateway
 from tests.picker.page.shown_pool import ShownPool
 from tests.unit.test_metrics_page import page_at
 from tg_picker.core import Endpoint, InstanceRequest, Pick, Scheduler
@@ -104,11 +103,3 @@ async def test_metrics_and_health_are_beside_it(url: str) -> None:
             assert await answer.json() == {"status": "ok"}
         async with http.get(f"{url}/metrics") as answer:
             assert "llm_d_epp_ready_endpoints" in await answer.text()
-
-
-async def test_the_live_view_of_a_gateway_has_its_pools(url: str) -> None:
-    async with open_gateway() as it, it.http.get("api/v1/live") as answer:
-        shown = await answer.json()
-    # The failed request has ended at the picker, and not yet at the scheduler.
-    assert shown["pools"] == {"p": {"servers": 1, "ready": 1, "running": 1, "waiting": 1}}
-    assert shown["totals"]["pools"] == 1

@@ -10,9 +10,10 @@ from tests.fakes.kv_publisher import kv_publisher
 from tests.unit.test_config_edits import replace, seen
 from tests.until import until
 from tg_picker.core import LoadReport, Scheduler
+from tg_picker.pools import PoolSources
 from tg_picker.pools.followed_pools import FollowedPools
 from tg_picker.pools.kv_subscriber import KvEventOptions
-from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
+from tg_picker.pools.pool_watcher import PoolWatcher
 
 BUSY = "TEXT named_metrics.num_requests_waiting=7"
 

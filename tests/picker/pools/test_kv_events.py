@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.fakes.kv_publisher import (
     AllBlocksCleared,
     BlockRemoved,
+    BlockStored,
     Event,
     KvPublisher,
     SGLangBlockStored,
@@ -30,6 +32,7 @@ from tg_picker.core import (
 from tg_picker.core.state import kv_blocks
 from tg_picker.extproc.model_request import read_model_request
 from tg_picker.pools import kv_subscriber as module
+from tg_picker.pools.kv_stream import EVENTS_A_STEP
 from tg_picker.pools.kv_subscriber import KvEventOptions, KvSubscriber
 from tg_picker.pools.metrics import KV_EVENTS
 
@@ -259,6 +262,38 @@ async def test_a_flood_leaves_the_loop_to_others() -> None:
             now = counted("applied")
             most, before = max(most, now - before), now
         assert most <= 4
+
+
+async def test_a_message_of_many_events_leaves_the_loop_to_others() -> None:
+    """Also if none of them means anything: a message of 1 MiB may hold a million of these."""
+    async with kv_publisher() as server, Followed().follow(server) as state:
+        await server.tell(*[None] * 10_000, server.stored(LONG))
+        most, first = 0.0, counted("unread")
+        before = first
+        while match(state, LONG) < 10:
+            await asyncio.sleep(0)
+            now = counted("unread")
+            most, before = max(most, now - before), now
+        assert (before - first, most <= EVENTS_A_STEP) == (10_000, True)
+        await until(lambda: state.prefixes.source == "partial")
+
+
+async def test_a_gigabyte_of_events_is_kept_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share of it, with a bound to match: blocks and their hashes may have any size."""
+    monkeypatch.setattr(kv_blocks, "MAX_KV_BLOCKS", 20)
+    unread = counted("unread")
+    async with kv_publisher() as server, Followed().follow(server) as state:
+        for at in range(10):
+            block = BlockStored([at], None, list(range(at, at + 6_400)), 6_400, None, None, None)
+            await server.tell(
+                block, BlockRemoved([b"h" * 100_000], None), replace(block, block_hashes=[b"h" * 100_000])
+            )
+        await server.tell([0] * 100_000)
+        await until(lambda: counted("unread") == unread + 21)
+        assert len(state.prefixes.told) == 100
+        assert state.prefixes.source == "partial"
+        await server.tell(BlockRemoved([0], None), server.stored(LONG))
+        await until(lambda: match(state, LONG) == 5)
 
 
 async def test_a_flood_gets_its_share_of_the_loop_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,10 @@ from tests.virtual_time import VirtualTimeLoop, in_virtual_time
 from tg_base.bus import Bus, Delivery, open_bus
 from tg_base.telemetry import new_id
 from tg_picker.core import DEFAULT_TIMING, Pick, Placement, Scheduler, SharingTiming
-from tg_picker.pools import Host
+from tg_picker.pools import Host, PoolSources
 from tg_picker.pools.followed_pools import FollowedPools
 from tg_picker.pools.placement_exchange import PlacementExchange
-from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
+from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_schema.topics import Topics
 
 TOPIC = Topics().placements

@@ -15,9 +15,20 @@ import structlog
 from tests.picker.pools.test_pool_resources import POOL, ROUTE
 from tests.unit.test_config_edits import replace, seen
 from tg_picker.core import Endpoint
-from tg_picker.pools import Catalogue, Host, Pool, PoolView, join_address, make_view, split_address
+from tg_picker.pools import (
+    Catalogue,
+    Destination,
+    Host,
+    Pool,
+    PoolSources,
+    PoolView,
+    join_address,
+    make_view,
+    split_address,
+)
 from tg_picker.pools.endpoint_file import MODEL_LABEL, parse_endpoint_file
-from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
+from tg_picker.pools.pool_sources import make_one_pool
+from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_picker.provider import PoolOptions
 from tg_schema.errors import BadRequest
 
@@ -133,8 +144,9 @@ def test_a_pool_selects_by_labels_and_each_port_is_an_endpoint() -> None:
         Endpoint("b:9", "two", {**VLLM, "zone": "x"}, ("m", "n")),
     )
     assert [each.address for each in view.members["all"]] == ["b:9", "c:9"]
-    assert view.find_base("p") == view.find_base("unknown") == ""
-    assert make_view(catalogue, hosts[:2]).find_base("p") == "m"
+    adapters = [Destination(pool, "x", "x") for pool in ("p", "unknown")]
+    assert [view.find_base(each) for each in adapters] == ["", ""]
+    assert make_view(catalogue, hosts[:2]).find_base(adapters[0]) == "m"
     assert view.served == {"p": {"m", "n"}, "all": {"m", "n"}}
     assert [each.address for each in view.endpoints] == ["a:1", "a:2", "b:9", "c:9"]
 
@@ -236,7 +248,7 @@ def test_a_pool_of_http2_is_refused_where_its_servers_are_asked_by_http1(files: 
 
 
 def test_hosts_without_resources_are_one_pool() -> None:
-    view = PoolWatcher(PoolSources(hosts=(Host("a", (1,), models=("m",)),), default="mine")).view
+    view = PoolWatcher(PoolSources(hosts=(Host("a", (1,), models=("m",)),), catalogue=make_one_pool("mine"))).view
     assert view.members == {"mine": (Endpoint("a:1", "a:1", models=("m",)),)}
     found = view.catalogue.resolve("m", Random(0), served=view.served)
     assert found is not None

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tg_picker.extproc.pick_config import PickConfig, read_pick_config
-from tg_picker.pools import Destination, PoolTable, Slo, check_tables
-from tg_picker.pools.pool_watcher import PoolSources, PoolWatcher
+from tg_picker.pools import Destination, PoolTable, Slo
+from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_picker.provider.options import PoolOptions
 from tg_schema.errors import BadRequest
 
@@ -88,7 +88,7 @@ def test_the_provider_reads_the_same(config: PickConfig) -> None:
 
 async def test_two_pools_may_have_a_name_in_dns_in_common() -> None:
     tables = tuple(PoolTable(pool, names=("localhost:8000",), models=(f"model-{pool}",)) for pool in "ab")
-    check_tables(tables)
-    async with PoolWatcher(PoolSources(tables=tables)) as watcher:
+    sources = PickConfig(pools=tables).make_sources(Path())
+    async with PoolWatcher(sources) as watcher:
         first, second = watcher.view.members.values()
         assert [each.address for each in first] == [each.address for each in second] != []

@@ -55,7 +55,7 @@ def loads(members: list[PoolMember]) -> list[int]:
 
 
 def requests(pool: Pool) -> int:
-    return sum(pool._scheduler.server(endpoint).requests for endpoint in pool.view.endpoints)
+    return sum(pool._picker.scheduler.server(endpoint).requests for endpoint in pool.view.endpoints)
 
 
 async def test_requests_that_come_together_load_it_once(members: list[PoolMember], pool: Pool) -> None:

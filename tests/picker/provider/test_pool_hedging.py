@@ -44,7 +44,7 @@ async def pool(servers: list[OpenAiServer], open_pool: OpenPool) -> Pool:
 
 
 def last_records(pool: Pool) -> list[RequestRecord]:
-    return list(pool._board.decisions)
+    return list(pool._picker.board.decisions)
 
 
 async def test_the_second_server_answers_where_the_first_one_is_slow(servers: list[OpenAiServer], pool: Pool) -> None:
@@ -171,6 +171,25 @@ async def test_a_second_attempt_that_fails_changes_nothing() -> None:
     assert not first.over.is_set()
     first.gate.set()
     assert await reading == "ab"
+
+
+async def test_a_client_that_leaves_breaks_no_second_attempt() -> None:
+    first, second = Told(fails=True), Told()
+    async with hedged(0.0, second.chunks) as attempt:
+        assert attempt is not None
+        await second.asked.wait()
+        first.gate.set()
+        with pytest.raises(Unavailable):
+            await begin_either(first.chunks(), attempt)
+        taking = asyncio.create_task(attempt.take_over())
+        await asyncio.sleep(0)
+        second.gate.set()
+        taking.cancel()
+        await asyncio.wait([taking])
+        begun = await attempt.take_over()
+        assert begun is not None, "it has begun all the same, and goes on until the block is left"
+        held, rest = begun
+        assert [*held, *[each async for each in rest]]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ async def outcome(pool: Pool) -> str:
     with structlog.testing.capture_logs() as logs, suppress(IncompleteStream):
         await text(pool)
     [line] = [each for each in logs if each["event"] == "pool.request"]
-    assert pool._board.decisions[0].outcome == line["outcome"]
+    assert pool._picker.board.decisions[0].outcome == line["outcome"]
     return str(line["outcome"])
 
 

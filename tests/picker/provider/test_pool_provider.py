@@ -61,12 +61,12 @@ def address(server: OpenAiServer) -> str:
 
 def counted(pool: Pool) -> list[int]:
     """The requests that the scheduler believes to run, by server."""
-    return [pool._scheduler.server(endpoint).requests for endpoint in pool.view.endpoints]
+    return [pool._picker.scheduler.server(endpoint).requests for endpoint in pool.view.endpoints]
 
 
 def resident(pool: Pool) -> list[set[str]]:
     """The adapters that the scheduler believes to be loaded, by server."""
-    return [set(pool._scheduler.server(endpoint).adapters.used_at) for endpoint in pool.view.endpoints]
+    return [set(pool._picker.scheduler.server(endpoint).adapters.used_at) for endpoint in pool.view.endpoints]
 
 
 async def records(pool: Pool, request: TextCompletionRequest = REQUEST) -> list[TextCompletionResponse]:
@@ -291,7 +291,7 @@ async def test_bands_wait_for_a_server_with_one_place(
             assert len(servers[0].exchanges) == 1
             await first.aclose()
     assert served == ["high", "middle", "low"]
-    assert {name: route.output_token.total for name, route in pool._board.attainment().items()} == dict.fromkeys(
+    assert {name: route.output_token.total for name, route in pool._picker.board.attainment().items()} == dict.fromkeys(
         bands, 1
     )
     assert counted(pool) == [0]
@@ -302,7 +302,7 @@ async def waiting_in(pool: Pool, number: int) -> None:
     async with asyncio.timeout(30):
         await asyncio.sleep(0)
         # Nothing tells a client of a processor that its request waits for a server.
-        while sum(requests for _, _, requests, *_ in pool._dispatcher.queues) != number:  # noqa: ASYNC110
+        while sum(requests for _, _, requests, *_ in pool._picker.dispatcher.queues) != number:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -342,7 +342,7 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
     servers[0].play(Script(fault=Fault.STATUS, status=429, headers=(("endpoint-load-metrics", told),)))
     with pytest.raises(RateLimited):
         await text(pool)
-    report = pool._scheduler.server(pool.view.endpoints[0]).report
+    report = pool._picker.scheduler.server(pool.view.endpoints[0]).report
     assert report is not None
     assert (report.queued, report.kv_usage) == (3, 0.4)
 
@@ -350,7 +350,7 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"endpoints": []}, "a pool needs servers: name them in endpoints, endpoint_files, names or pools"),
+        ({"endpoints": []}, "no model servers are configured: set endpoints, names, endpoint_files or pools"),
         ({"endpoints": ["http://a:1"]}, 'endpoints: "http://a:1" must be HOST:PORT, without a scheme or path'),
         ({"endpoints": ["a:1", "b:1", "a:1"]}, 'endpoints: "a:1" is there twice; keep one'),
         (
@@ -446,16 +446,25 @@ async def test_requests_wait_while_no_server_takes_connections(open_pool: OpenPo
         pass
     scrape = {"interval": 0.005}
     pool = await open_pool(endpoints=[gone.address], scraped=True, scrape=scrape, waiting={"max_seconds": 20})
-    await until(lambda: pool._pools.unreachable)
+    await until(lambda: pool._picker.pools.unreachable)
     asked = asyncio.create_task(text(pool))
     await waiting_in(pool, 1)
     async with pool_member(gone.port):
         assert await asked == f"I am {gone.port}"
-    await until(lambda: pool._pools.unreachable)
+    await until(lambda: pool._picker.pools.unreachable)
     short = await open_pool(endpoints=[gone.address], scraped=True, scrape=scrape, waiting={"max_seconds": 0.05})
-    await until(lambda: short._pools.unreachable)
+    await until(lambda: short._picker.pools.unreachable)
     with pytest.raises(Unavailable, match="the pool has no server"):
         await text(short)
+
+
+async def test_a_pool_embeds_and_counts_nothing(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(servers[0])
+    for operation in ("embed", "count-tokens", "tokenize", "detokenize", "score"):
+        asked = TextCompletionRequest(prompt="a", texts=("a",) if operation == "embed" else (), operation=operation)
+        with pytest.raises(BadRequest):
+            await records(pool, asked)
+    assert not [each for each in servers[0].exchanges if each.path.endswith("completions")]
 
 
 async def test_what_may_be_refused_is_while_others_wait(servers: list[OpenAiServer], open_pool: OpenPool) -> None:

@@ -110,7 +110,7 @@ async def _tools(stage: Stage) -> None:
 
 async def _tool_choice(stage: Stage) -> None:
     forced = await _answer(stage, _calling("Hello!", WEATHER.name))
-    assert [call.name for call in forced.tool_calls] == [WEATHER.name]
+    assert [call.name for call in forced.tool_calls] == [WEATHER.name], forced
     assert (await _answer(stage, _calling("Hello!", "required"))).tool_calls
     assert not (await _answer(stage, _calling("Count to 5.", "none"))).tool_calls
 

@@ -25,14 +25,14 @@ class Delivery(Protocol):
         """The message's properties. Any peer may have written them, so any of them may be missing.
 
         Raises:
-            BadRequest: they are not UTF-8; such a message is poison, whatever its body holds.
+            BadRequest: a property is not UTF-8; such a message is poison, whatever its body holds.
         """
 
     @property
     def age(self) -> float:
         """Seconds since it was published: this machine's wall clock now minus the publisher's at publishing.
 
-        The offset of the two clocks is part of it, so it can be negative.
+        The age includes the offset of the two clocks, so it can be negative.
         """
 
     @property

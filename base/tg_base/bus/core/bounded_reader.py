@@ -40,7 +40,7 @@ class Source(Protocol[Raw]):
 class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
     """Iterated in the loop; several tasks may wait, and each message goes to one of them. A cancelled wait loses none.
 
-    It has no thread: the next receive is begun where the last one was answered, or where a message is asked for.
+    The reader has no thread: the callback of a receive, or a call for a message, begins the next receive.
 
     Args:
         loop: the loop that iterates.

@@ -20,7 +20,7 @@ OPERATION_TIMEOUT_SECONDS = 5
 EXPLAIN_TIMEOUT_SECONDS = 0.5
 """Timeout of a connection that is opened only to find out why a call has failed."""
 CALL_TIMEOUT_SECONDS = 8.0
-"""Timeout of a call, including the wait for its turn; of a publish, until its send begins."""
+"""Timeout of a call, its wait for a free thread included; of a publish, the time until its send begins."""
 
 T = TypeVar("T")
 Action = Literal["produce", "consume"]
@@ -60,7 +60,7 @@ class Broker:
         options: how to connect.
 
     Raises:
-        BadRequest: the URL is none of a broker, or a secret or file that the options name is missing.
+        BadRequest: the URL names no broker, or a secret or file that the options name is missing.
     """
 
     def __init__(self, url: str, options: BusOptions) -> None:
@@ -107,7 +107,7 @@ class Broker:
         return None
 
     def check(self, timeout: float) -> int | None:
-        """Connect once: the bytes that a message may have; None = the broker does not answer. Blocks.
+        """Connect once, and return how many bytes a message may have; None = the broker does not answer. Blocks.
 
         Args:
             timeout: seconds for each of connecting, the handshake of TLS, and the broker's reply.

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 RECEIVE_TIMEOUT_MILLISECONDS = 60_000
 """Milliseconds of one blocking receive; closing ends it at once."""
 READER_QUEUE_MESSAGES = 10_000
-"""Receiver queue on a non-persistent topic: the broker drops what finds it full."""
+"""Messages in the receiver queue of a non-persistent topic; the broker drops what arrives while it is full."""
 NACK_DELAY_MILLISECONDS = 150
 """How long the client keeps a nacked message before it tells the broker; the client's minimum is 100."""
 
 
 def size_buffers(prefetch: int, *, persistent: bool) -> tuple[int, int]:
-    """The messages of a subscription that the client buffers, and those that we do; their sum is `prefetch`."""
+    """How many messages of a subscription the client buffers, and how many we do; the sum is `prefetch`."""
     if not persistent:
         return READER_QUEUE_MESSAGES, READER_QUEUE_MESSAGES
     return prefetch - prefetch // 2, prefetch // 2
@@ -151,7 +151,9 @@ class Consumer(BlockingSource["Received"]):
         close_quietly(self._handle)
 
     def settle(self, message: "MessageId", *, done: bool) -> None:
-        """Acknowledge; the client sends it later, with others. Or nack; it tells that after `NACK_DELAY_MILLISECONDS`.
+        """Acknowledge or nack a message.
+
+        The client sends acknowledgements later, many at once, and a nack after `NACK_DELAY_MILLISECONDS`.
 
         A closed consumer has returned the message already.
         """
@@ -221,7 +223,8 @@ class _Delivery:
         if self._held is not None:
             (consumer, message), self._held = self._held, None
             if after:
-                # Until then the broker counts it as delivered; the consumer's end returns it.
+                # Until then the broker counts the message as delivered; if the consumer ends, the broker delivers it
+                # again.
                 asyncio.get_running_loop().call_later(after, lambda: consumer.settle(message, done=False))
             else:
                 consumer.settle(message, done=False)

@@ -113,7 +113,7 @@ class PulsarBus(Bus):
         finally:
             if not accepted:
                 sender.window.leave(len(body))
-        # Cancelled here, the message still counts against the window until the broker has answered for it.
+        # If the publisher is cancelled here, the message still counts against the window until the broker has answered.
         await sent
 
     def _check_size(self, body: bytes, properties: Mapping[str, str]) -> None:
@@ -267,7 +267,7 @@ class PulsarBus(Bus):
         try:
             yield LogWriter(topic, self.publish)
         finally:
-            # One that is not open yet is closed when it has been idle for long enough.
+            # A producer that is not open yet is closed when it has been idle for long enough.
             if (sender := self._senders.get(topic)) is not None and sender.producer is not None:
                 self._forget(topic, sender)
                 self._retired.append(sender)
@@ -289,7 +289,7 @@ class PulsarBus(Bus):
     @override
     async def erase(self, topic: str) -> None:
         self._check_log(topic)
-        # One after the other: of two concurrent ones, the broker sometimes leaves one unanswered.
+        # Erase one after the other: of two concurrent erasures, the broker sometimes leaves one unanswered.
         async with self._erasing.setdefault(topic, asyncio.Lock()):
             await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
 

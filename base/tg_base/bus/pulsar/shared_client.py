@@ -28,7 +28,7 @@ PROPERTIES_BYTES = 16 * 1024
 CHECK_TIMEOUT_SECONDS = 1.0
 """Timeout of each step of the check before the first use."""
 CHECK_PAUSE_SECONDS = 5.0
-"""Seconds after a check without an answer in which there is no other one."""
+"""Seconds for which a check that got no answer is not repeated."""
 PROBE_TIMEOUT_SECONDS = 2
 """Timeout of the connection that tells whether it makes sense to ask the broker anything."""
 MAX_CONCURRENT_CALLS = 4
@@ -60,7 +60,7 @@ class SharedClient:
         """Reopen the subscriptions that are not connected, if the broker answers; blocks.
 
         Returns:
-            The error of each, None = it is open; or None if the broker does not answer.
+            The error of each subscription (None = it is open), or None for all if the broker does not answer.
         """
         if not self._answers():
             return None
@@ -132,7 +132,7 @@ class SharedClient:
                 return
             most = self._broker.check(CHECK_TIMEOUT_SECONDS)
             if most is None:
-                # Many openings would wait for a silent broker one after the other.
+                # Without this pause, many openings would wait for a silent broker one after the other.
                 self._check_after = monotonic() + CHECK_PAUSE_SECONDS
                 return
             self._check_after = inf
@@ -143,7 +143,7 @@ class SharedClient:
     def _answers(self) -> bool:
         if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:
             return False
-        # On this client: a temporary one, closed while its connections fail, may leak threads and descriptors.
+        # Ask through this client: a temporary one, closed while its connections fail, may leak threads and descriptors.
         try:
             look_up(self.handle)
         except TgError:
@@ -153,7 +153,7 @@ class SharedClient:
 
 def _reopen(consumer: Consumer) -> TgError | None:
     try:
-        # Its turn may come late. Once it is connected again, reopening would only redeliver what it holds.
+        # This may run late. If the consumer is connected again, reopening it would only redeliver what it holds.
         if not consumer.connected:
             consumer.reopen()
     except TgError as error:

@@ -32,12 +32,12 @@ _ERASED: Final = "tg-erased"
 ERASE_ATTEMPTS: Final = 10
 """Attempts to erase; the last comes about a second after the first."""
 READ_AHEAD_ENTRIES: Final = 100
-"""Buffered in the client while a log is read."""
+"""Entries that the client buffers while a log is read."""
 _POSITION: Final = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 def append(client: pulsar.Client, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-    """Append one entry; its position.
+    """Append one entry, and return its position.
 
     Raises:
         BusError: the broker did not answer in time, or refused.

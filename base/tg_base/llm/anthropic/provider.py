@@ -1,13 +1,15 @@
 """TextCompletionRequest -> Anthropic's Messages -> LlmChunks: the base of Claude's providers, on any host."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Generic
 
-import msgspec
 from typing_extensions import TypeVar, override
 
 from tg_base.llm import (
     ANSWERS,
     COUNT,
+    MODELS,
     EventDecoder,
     RouteCall,
     SdkProvider,
@@ -22,10 +24,7 @@ from tg_base.llm.anthropic.request import (
     to_wire,
 )
 from tg_base.llm.anthropic.stream import StreamDecoder, token_count
-from tg_schema import TextCompletionRequest
-
-_encode = msgspec.json.Encoder().encode
-
+from tg_schema import TextCompletionRequest, encode
 
 AnyOptions = TypeVar("AnyOptions", bound=ClaudeOptions, default=ClaudeOptions)
 
@@ -59,4 +58,16 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
     def call(self, route: str, fields: dict[str, Any], request: TextCompletionRequest) -> RouteCall:
         """What the client's `post` gets: a body, and the beta versions that the request asks for."""
         asked = ",".join(betas(request))
-        return RouteCall(_encode(fields), route, (("anthropic-beta", asked),) if asked else ())
+        return RouteCall(encode(fields), route, (("anthropic-beta", asked),) if asked else ())
+
+
+def find_calls(client: Any, model: str) -> dict[str, Callable[[], Awaitable[object]]]:
+    """What a `PreparedConnection` calls of a client of the SDK, for Anthropic's own API or another host of Claude."""
+    # Some hosts have the model in the address.
+    post = partial(client.post, body={"model": model, "stream": True}, cast_to=object)
+    return {
+        ANSWERS: partial(post, "/v1/messages"),
+        COUNT: partial(post, "/v1/messages/count_tokens"),
+        # The API's largest page, so that one request lists all models.
+        MODELS: partial(client.get, "/v1/models", cast_to=object, options={"params": {"limit": 1000}}),
+    }

@@ -91,8 +91,6 @@ class _TokenCount(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Event).decode
-_decode_count = msgspec.json.Decoder(_TokenCount).decode
-_decode_models = msgspec.json.Decoder(_Models).decode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
@@ -103,12 +101,13 @@ def error_detail(body: bytes) -> ErrorDetail:
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     """The models of `GET /v1/models`."""
-    return tuple(ModelInfo(model.id, "anthropic", _seconds(model.created_at)) for model in _decode_models(body).data)
+    listed = msgspec.json.decode(body, type=_Models).data
+    return tuple(ModelInfo(model.id, "anthropic", _seconds(model.created_at)) for model in listed)
 
 
 def token_count(body: bytes) -> int:
     """The tokens of `POST /v1/messages/count_tokens`."""
-    return _decode_count(body).input_tokens
+    return msgspec.json.decode(body, type=_TokenCount).input_tokens
 
 
 def _seconds(date: str) -> int:
@@ -229,12 +228,11 @@ class StreamDecoder:
             return None
         parts = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
         details = usage.output_tokens_details
-        return self._counts.chunk(
-            Usage(
-                in_token=None if usage.input_tokens is None else sum(part or 0 for part in parts),
-                out_token=usage.output_tokens,
-                cached_token=usage.cache_read_input_tokens,
-                reasoning_token=details.thinking_tokens if details else None,
-                cache_write_token=usage.cache_creation_input_tokens,
-            )
+        totals = Usage(
+            in_token=None if usage.input_tokens is None else sum(part or 0 for part in parts),
+            out_token=usage.output_tokens,
+            cached_token=usage.cache_read_input_tokens,
+            reasoning_token=details.thinking_tokens if details else None,
+            cache_write_token=usage.cache_creation_input_tokens,
         )
+        return LlmChunk().with_usage(self._counts.add_totals(totals))

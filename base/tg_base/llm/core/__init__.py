@@ -1,12 +1,11 @@
 """Chunks, tool calls and errors: the values that the whole provider stack shares."""
 
-from tg_base.llm.core.call_arguments import call_arguments
+from tg_base.llm.core.body_fields import call_arguments, set_fields
 from tg_base.llm.core.call_meter import CALL, CallMeter, name_server, note_joined, note_unsent
 from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
 from tg_base.llm.core.errors import event_error, find_code, find_request_id, retry_after, status_error
-from tg_base.llm.core.set_fields import set_fields
 from tg_base.llm.core.signature import read_signature, write_signature
 
 __all__ = [

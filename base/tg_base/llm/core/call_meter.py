@@ -16,7 +16,7 @@ class CallMeter(msgspec.Struct, kw_only=True):
 
     Attributes:
         server: the server of a pool that answers.
-        unsent: whether it has waited in vain for credentials or a connection so far; None = it needed none yet.
+        unsent: whether the call still waits for credentials or a connection, or got none; None = it has not waited.
         pieces: events with content that the provider has sent, as far as they are known.
         letters: characters of their content.
         counts: what the provider has counted, in the order of `Usage`.

@@ -37,7 +37,7 @@ may call it with the chunks that arrive while the generator's next one is awaite
 def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
     """Join chunks into few: one for each answer and piece of thinking, as `group_completions` says.
 
-    Only the counts of an answer's chunks after its `finish_reason` are used: it has no text after its end.
+    After an answer's `finish_reason`, only the counts of its chunks are used: it has no text after its end.
     """
     # Under load nearly every read has a few texts of one answer, and the last read has its end and counts. Grouping
     # such chunks would cost more than all other work on them.

@@ -167,11 +167,11 @@ def status_error(
 
     Args:
         status: the answer's.
-        code: the provider's own for it; "" = none.
+        code: the provider's own code for the failure; "" = none.
         wait: seconds before a retry.
         advice: a clause that is added to the error's message.
-        text: the answer's, in which the lengths of a prompt that is too long are looked for.
-        request_id: the provider's own for the request (`find_request_id`).
+        text: the answer's text, which is searched for the lengths of a prompt that is too long.
+        request_id: the provider's id for the request (`find_request_id`).
     """
     overflow = find_overflow(text) if status in _OVERFLOW_STATUSES else None
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
@@ -188,7 +188,7 @@ def event_error(code: str | int | None, name: str | None = None, text: Any = Non
     """The error for an `error` event in a stream that began with status 200.
 
     Args:
-        code: what the event calls its code: a name or a status.
+        code: the event's own code: a name or a status.
         name: the name beside a code that is a status.
         text: its message, as for `status_error`; servers send anything there.
     """
@@ -211,7 +211,7 @@ def find_request_id(headers: Mapping[str, str]) -> str:
 
 
 def find_code(headers: Mapping[str, str]) -> str:
-    """The provider's own code of an error, of those that have it in a header; "" = there is none."""
+    """The code that a provider has put into a header of its error; "" = there is none."""
     return headers.get(_CODE, "").partition(":")[0]
 
 

@@ -33,7 +33,7 @@ def to_wire(request: TextCompletionRequest, options: GeminiOptions) -> dict[str,
 
     Args:
         request: the request.
-        options: with values for the fields that it does not set.
+        options: have the values for fields that the request does not set.
 
     Raises:
         BadRequest: this API cannot express the request, or a tool's result belongs to no call.
@@ -145,7 +145,7 @@ def _generation(request: TextCompletionRequest, options: GeminiOptions) -> dict[
 
 
 _LEVELS: dict[Effort, str] = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"}
-"""The others are "HIGH"."""
+"""All other efforts are "HIGH"."""
 
 
 def _thinking(asked: Reasoning | None, options: GeminiOptions) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from tg_base.llm import Embeddings, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_base.llm.gemini.request import ORIGIN, OWN_CALL_PREFIX
-from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta, Usage
+from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta, Usage, encode
 from tg_schema.deltas import Count
 from tg_schema.errors import IncompleteStream, ProtocolError
 
@@ -121,16 +121,12 @@ class _TokenCount(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _decode = msgspec.json.Decoder(Event).decode
-_decode_error = msgspec.json.Decoder(Event | tuple[Event, ...]).decode
-_decode_count = msgspec.json.Decoder(_TokenCount).decode
-_decode_models = msgspec.json.Decoder(_Models).decode
-_encode = msgspec.json.Encoder().encode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
     """The error code in an error's body (its reason, or else its status), and its `retryDelay`."""
     # Some errors of streaming calls arrive as a list with one object.
-    read = _decode_error(body)
+    read: Event | tuple[Event, ...] = msgspec.json.decode(body, type=Event | tuple[Event, ...])
     fault = next((event.error for event in (read if isinstance(read, tuple) else (read,)) if event.error), _Fault())
     return ErrorDetail(
         _word(fault), next((_seconds(detail.retry_delay) for detail in fault.details if detail.retry_delay), None)
@@ -151,13 +147,13 @@ def _seconds(delay: str) -> float | None:
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     """The models of a list, their names without the resource path."""
-    read = _decode_models(body)
+    read = msgspec.json.decode(body, type=_Models)
     return tuple(ModelInfo(model.name.rpartition("/")[2], "google") for model in (*read.models, *read.publisher_models))
 
 
 def token_count(body: bytes) -> int:
     """The tokens of a `countTokens` answer, which leaves out a count of 0."""
-    return _decode_count(body).total_tokens
+    return msgspec.json.decode(body, type=_TokenCount).total_tokens
 
 
 class _Vector(msgspec.Struct, frozen=True):
@@ -236,7 +232,7 @@ class StreamDecoder:
         """Calls are never split. Not every model sends an id; one is generated if it is missing."""
         call_id = call.id or f"{OWN_CALL_PREFIX}{token_hex(8)}"
         self._calls += 1
-        return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode(), signature)
+        return ToolCallDelta(self._calls - 1, call_id, call.name, encode(call.args).decode(), signature)
 
     def _finish(self, reason: str, *, counted: bool) -> FinishReason | None:
         if reason == "FINISH_REASON_UNSPECIFIED":

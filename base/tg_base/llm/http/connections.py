@@ -39,7 +39,7 @@ _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim resp
 
 
 class BrokenHeadError(OSError):
-    """The connection ended, or sent something else than the head of an answer."""
+    """The connection ended, or sent something other than the head of an answer."""
 
 
 class HttpConnection(asyncio.BufferedProtocol):
@@ -164,12 +164,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._parts:
             self._put()
             nbytes = -self._head_bytes
-        # Of a head, or of trailers behind the body.
+        # These bytes belong to a head, or to trailers after the body.
         self._head_bytes += nbytes
         if self._head_bytes > MAX_HEAD_BYTES:
             self._fail(ProtocolError(_ENDLESS) if self._answer is None else None)
 
-    # What the parser calls, for each message: a message is an answer, or an interim response.
+    # The parser calls these methods for each message: an answer, or an interim response.
 
     def on_message_begin(self) -> None:
         """Bytes follow the answer, or the next head begins."""

@@ -57,7 +57,7 @@ class Place(msgspec.Struct, frozen=True):
     Attributes:
         host, port: the host and port of the server.
         secure: whether the server speaks TLS.
-        proxy: on the way to it.
+        proxy: the proxy on the way to the server.
     """
 
     host: str
@@ -81,7 +81,7 @@ class HttpTarget(msgspec.Struct, frozen=True, eq=False):
 
     @override
     def __repr__(self) -> str:
-        # The headers and a query have a key.
+        # The headers, or the query, hold the key.
         return f"HttpTarget({self.place.host}:{self.place.port}{self.path.partition('?')[0]})"
 
 
@@ -139,29 +139,32 @@ class HttpPool:
         if place.proxy is not None and not place.secure:
             path = f"http://{sent['Host']}{path}"
             sent.update(_make_credentials("Proxy-Authorization", urlsplit(place.proxy)))
-        lines = [f"{name}: {value}\r\n" for name, value in sent.items()]
-        if not all(line[:-2].isprintable() for line in (*lines, f"{path}\r\n")):
+        if not path.isprintable():
             raise BadRequest(_NO_HEADER)
-        return HttpTarget(place, path, "".join(lines).encode())
+        return HttpTarget(place, path, _write_headers(sent.items()))
 
-    async def send(self, method: Method, target: HttpTarget, body: bytes | None) -> HttpAnswer:
+    async def send(
+        self, method: Method, target: HttpTarget, body: bytes | None, headers: Iterable[tuple[str, str]] = ()
+    ) -> HttpAnswer:
         """Send a request and return the answer, whatever its status. The server gets `trace.headers` as well.
 
         Args:
             method: the HTTP method.
             target: the target of this pool.
             body: None = no body.
+            headers: beside those of the target.
 
         Raises:
+            BadRequest: as `target`.
             Timeout: no connection within `CONNECT_TIMEOUT_SECONDS`.
             Unavailable: the connection was refused or broke, or the pool is closed.
             ProtocolError: the headers exceed `MAX_HEAD_BYTES`, a 2xx answer is compressed, or it is an upgrade (101).
         """
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
         # Not a part of the target, which serves many requests.
-        ids = "".join([f"{name}: {value}\r\n" for name, value in trace.headers().items()]).encode()
+        own = _write_headers((*headers, *trace.headers().items()))
         line = b"%s %s HTTP/1.1\r\n" % (method.encode(), target.path.encode())
-        head = b"".join((line, target.head, ids, length, b"\r\n"))
+        head = b"".join((line, target.head, own, length, b"\r\n"))
         call = note_unsent()
         try:
             connection = await self._enter_session().connect(target.place)
@@ -190,7 +193,7 @@ class HttpPool:
                 await session.close()
 
     def _enter_session(self) -> "Connections":
-        # Otherwise the session would stay open for ever, because no user leaves twice.
+        # A closed pool must not enter again: it never leaves a second time, so the session would stay open for ever.
         if self._closed:
             raise Unavailable(_CLOSED)
         if self._session is None:
@@ -310,6 +313,13 @@ class Connections:
     def _drop(self, place: Place, connection: HttpConnection) -> None:
         self._idle[place].remove(connection)
         connection.transport.abort()
+
+
+def _write_headers(headers: Iterable[tuple[str, str]]) -> bytes:
+    lines = [f"{name}: {value}" for name, value in headers]
+    if not all(line.isprintable() for line in lines):
+        raise BadRequest(_NO_HEADER)
+    return "".join([f"{line}\r\n" for line in lines]).encode()
 
 
 def _make_credentials(header: str, url: SplitResult) -> dict[str, str]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PREPARED_SECONDS = 60.0
 """Seconds for which a prepared request is reused; short, so that the SDK renews expiring credentials in time."""
-MAX_PREPARED: Final = 64
-"""Prepared requests that are kept; more than the routes only where clients choose headers."""
 ANSWERS, MODELS, EMBEDDINGS, COUNT = "answers", "models", "embeddings", "count_tokens"
 """The routes of most providers: streamed answers, the list of models, vectors, and the count of a prompt's tokens."""
 _KEY_HEADERS: Final = ("Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key")
@@ -42,10 +40,6 @@ class RouteCall(msgspec.Struct, frozen=True):
     body: bytes | None
     route: str
     headers: tuple[tuple[str, str], ...] = ()
-
-
-_Place = tuple[str, tuple[tuple[str, str], ...]]
-"""A route, and headers beside those of the SDK."""
 
 
 class _Recorded(BaseException):
@@ -91,7 +85,6 @@ class _Prepared(msgspec.Struct, frozen=True):
 
     target: "HttpTarget"
     until: float
-    added: bytes = b""
 
 
 class PreparedConnection:
@@ -102,7 +95,6 @@ class PreparedConnection:
         calls: by route, the call of the SDK whose request has the route's address and headers.
         pool: sends the requests.
         failures: the SDK's exceptions for missing credentials.
-        added: finds in a body of the SDK what stands at the beginning of every body, as members with a comma each.
     """
 
     def __init__(
@@ -111,14 +103,12 @@ class PreparedConnection:
         calls: Mapping[str, Callable[[], Awaitable[object]]],
         pool: "HttpPool",
         failures: Failures = NO_FAILURES,
-        added: Callable[[bytes], bytes] | None = None,
     ) -> None:
         self._recorder = recorder
         self._calls = calls
         self._pool = pool
         self._failures = failures
-        self._added = added
-        self._prepared: dict[_Place, _Prepared] = {}
+        self._prepared: dict[str, _Prepared] = {}
         self._preparing = asyncio.Lock()
 
     def post(self, sent: bytes | RouteCall) -> Awaitable[HttpAnswer]:
@@ -134,31 +124,26 @@ class PreparedConnection:
         await self._pool.aclose()
 
     async def _send(self, method: Method, call: RouteCall) -> HttpAnswer:
-        place = (call.route, call.headers)
-        prepared = self._fresh(place)
+        prepared = self._fresh(call.route)
         if prepared is None:
             note_unsent()
             async with self._preparing:
-                prepared = self._fresh(place) or await self._renew(place)
-        body = b"".join((b"{", prepared.added, call.body[1:])) if prepared.added and call.body else call.body
-        answer = await self._pool.send(method, prepared.target, body)
+                prepared = self._fresh(call.route) or await self._renew(call.route)
+        answer = await self._pool.send(method, prepared.target, call.body, call.headers)
         # A 401 may mean that a token was revoked before its time; the SDK gets the chance to fetch another one.
         if not answer.good:
-            self._prepared.pop(place, None)
+            self._prepared.pop(call.route, None)
         return answer
 
-    def _fresh(self, place: _Place) -> _Prepared | None:
-        prepared = self._prepared.get(place)
+    def _fresh(self, route: str) -> _Prepared | None:
+        prepared = self._prepared.get(route)
         return prepared if prepared is not None and time.monotonic() <= prepared.until else None
 
-    async def _renew(self, place: _Place) -> _Prepared:
+    async def _renew(self, route: str) -> _Prepared:
         # Measured from before the preparation, which may take seconds: the token is as old as its request.
-        until, (route, headers) = time.monotonic() + PREPARED_SECONDS, place
+        until = time.monotonic() + PREPARED_SECONDS
         with self._failures.translate():
             request = await self._recorder.record(self._calls[route])
-        target = self._pool.target(str(request.url), (*request.headers.multi_items(), *headers))
-        if len(self._prepared) >= MAX_PREPARED:
-            self._prepared.clear()
-        added = b"" if self._added is None else self._added(request.content)
-        prepared = self._prepared[place] = _Prepared(target, until, added)
+        target = self._pool.target(str(request.url), request.headers.multi_items())
+        prepared = self._prepared[route] = _Prepared(target, until)
         return prepared

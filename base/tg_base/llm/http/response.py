@@ -1,8 +1,8 @@
 """Provider's HTTP answer -> bytes of its body; failures become our errors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Literal
 
 import msgspec
@@ -32,7 +32,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     """The body of an error.
 
     Attributes:
-        code: the provider's own for it; "" = none.
+        code: the provider's own code for the error; "" = none.
         wait: seconds to wait before a retry.
         advice: what helps at this provider, as a clause; "" = nothing is known.
     """
@@ -47,42 +47,10 @@ def no_detail(body: bytes) -> ErrorDetail:
     return ErrorDetail()
 
 
-class OpenBody:
-    """Context manager that yields a streamed answer, whose body is to be read: see `open_body`."""
-
-    __slots__ = ("_answer", "_call", "_error_detail")
-
-    # Not a generator: one for each request costs as much as writing it to the socket.
-    def __init__(self, call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail]) -> None:
-        self._call = call
-        self._error_detail = error_detail
-        self._answer: HttpAnswer | None = None
-
-    async def __aenter__(self) -> HttpAnswer:
-        answer = await self._call
-        # Even a coroutine that has ended takes 256 bytes.
-        del self._call
-        entered = False
-        try:
-            if not answer.good:
-                raise await _make_error(answer, self._error_detail)
-            if answer.content_type in _NO_STREAM:
-                raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
-            entered = True
-        finally:
-            if not entered:
-                answer.close()
-        answer.drop_head()
-        self._answer = answer
-        return answer
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._answer is not None:
-            self._answer.close()
-
-
-def open_body(call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail) -> OpenBody:
-    """Enter the body of a streamed answer. Leaving before its end closes the socket.
+async def begin_body(
+    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail
+) -> HttpAnswer:
+    """Open a streamed answer. The caller closes it; before the end of the body this closes the socket.
 
     Args:
         call: sends the request.
@@ -91,7 +59,26 @@ def open_body(call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], Error
     Raises:
         TgError: of `call`, for a status that is not 2xx, or for a body that is not a stream.
     """
-    return OpenBody(call, error_detail)
+    answer = await call
+    if not answer.good:
+        try:
+            raise await _make_error(answer, error_detail)
+        finally:
+            answer.close()
+    if answer.content_type in _NO_STREAM:
+        answer.close()
+        raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
+    answer.drop_head()
+    return answer
+
+
+@asynccontextmanager
+async def open_body(
+    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail
+) -> AsyncIterator[HttpAnswer]:
+    """Enter the body of a streamed answer, and close it. The arguments and errors are those of `begin_body`."""
+    with closing(await begin_body(call, error_detail)) as answer:
+        yield answer
 
 
 async def read_whole_body(

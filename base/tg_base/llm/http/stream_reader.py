@@ -25,10 +25,10 @@ MAX_EVENT_BYTES = 1024 * 1024
 _NO_EVENT = "the provider sent an event that is not part of an answer; check that base_url is its API's"
 
 MAX_TURN_BYTES = 16 * 1024
-"""Bytes parsed in one turn of the loop, so that a body of tiny or empty events delays other streams no longer."""
+"""Bytes parsed in one turn of the loop: this bounds how long a body of tiny or empty events delays other streams."""
 
 _NO_ANSWERS: Final[frozenset[int]] = frozenset()
-"""Replaced by a larger one at an end: an empty set for each stream would take 216 bytes."""
+"""Replaced at the end of an answer: an empty set for each stream would take 216 bytes."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of decoding untrusted JSON."""
@@ -37,7 +37,7 @@ Read = Callable[[], Awaitable[bytes]]
 """Returns the bytes that have arrived, at least one; b"" at the body's end."""
 
 Take = Callable[[bytes], bytes]
-"""Gets the bytes that arrive while a `Read` waits. What it returns is what the `Read` returns; b"" = go on waiting."""
+"""Gets the bytes that arrive while a `Read` waits, and returns the result of the `Read`; b"" = it goes on waiting."""
 
 
 class Frames(Protocol):
@@ -113,7 +113,7 @@ async def event_chunks(
                 for chunk in chunks:
                     stream.on_chunk = yield chunk
                 if chunks:
-                    # Do not keep them, nor the read of up to 16 KiB, while waiting for the next read.
+                    # Keep neither the chunks nor the read of up to 16 KiB while waiting for the next read.
                     del chunk
                 if stream.error is not None and not stream.finished:
                     raise stream.error
@@ -180,7 +180,7 @@ class _Stream:
             if self._failure is not None:
                 raise self._failure
         finally:
-            # Its traceback refers to this object.
+            # The error's traceback refers to this object.
             self._failure = None
         return ()
 
@@ -226,7 +226,8 @@ async def _rest(body: Body, stream: _Stream, patience: float) -> LlmChunk | None
                     break
                 if stream.decoder.done and not drained:
                     drained = True
-                    # All is here; only the end of the body is missing, which the next request on this connection needs.
+                    # The answer is complete; only the end of the body is missing, which the next request on this
+                    # connection needs.
                     clock.reschedule(loop.time() + DRAIN_TIMEOUT_SECONDS)
     return usage if usage != LlmChunk() else None
 

@@ -2,7 +2,6 @@
 
 from msgspec.structs import astuple
 
-from tg_base.llm.core import LlmChunk
 from tg_schema import Usage
 from tg_schema.completion import COUNTS
 
@@ -20,7 +19,3 @@ class UsageDeltas:
         pairs = list(zip(astuple(totals), self._reported, strict=True))
         self._reported = tuple([max(total or 0, before) for total, before in pairs])
         return Usage(*[None if total is None else max(total - before, 0) for total, before in pairs])
-
-    def chunk(self, totals: Usage) -> LlmChunk:
-        """A chunk with the deltas of `add_totals` only."""
-        return LlmChunk().with_usage(self.add_totals(totals))

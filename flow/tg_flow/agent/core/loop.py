@@ -7,8 +7,7 @@ import msgspec
 
 from tg_flow.agent.core.calling import Goal, Reader
 from tg_flow.agent.core.dialog import Dialog
-from tg_flow.agent.core.observation import Observation, make_observation
-from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
+from tg_flow.agent.core.open_turn import Observation, OpenCall, OpenTurn, make_observation
 from tg_flow.agent.core.tool_calls import PreparedCall, run_concurrently
 from tg_flow.agent.core.turn import Turn
 from tg_flow.agent.parsing import (

@@ -1,9 +1,11 @@
-"""Model -> loop: the current turn of the model: its text in order, and its calls."""
+"""Model -> loop: the current turn of the model: its text in order, its calls, and what each of them brought."""
 
 from dataclasses import dataclass, field
 
+from tg_flow.agent.core.tool_calls import CallEnded, CallFailed
 from tg_flow.agent.core.turn import Result, Turn
 from tg_flow.agent.parsing import InvalidCall, Kind, ParsedCall
+from tg_schema import AgentResponse
 from tg_schema.conversation import ReasoningPart
 
 NO_STEP = "This leads nowhere. Call a tool in the form that you were told, or give the final answer."
@@ -40,6 +42,52 @@ class OpenCall:
         failed = self.failed or self.fault is not None
         event = self.event
         return Result(self.tool, event.arguments, "".join(self.pieces), failed, event.id, event.signature)
+
+
+class Observation:
+    """The outcome of one call, as records; the call keeps the text for the model."""
+
+    def __init__(self, call: OpenCall, message: str) -> None:
+        self._call = call
+        self._message = message
+        self._open: dict[tuple[tuple[str, ...], str | None], AgentResponse] = {}
+
+    def records(self, outcome: str | AgentResponse | CallFailed | CallEnded) -> list[AgentResponse]:
+        """The records of one outcome. A message that a sub-agent leaves open ends with the call."""
+        match outcome:
+            case AgentResponse(path=path, message_id=message):
+                self._open[path, message] = outcome
+                if outcome.end_of_message:
+                    del self._open[path, message]
+                return [outcome]
+            case CallEnded():
+                ends = [
+                    AgentResponse(
+                        one.chunk_type,
+                        "",
+                        end_of_message=True,
+                        message_id=one.message_id,
+                        path=one.path,
+                        tool=one.tool,
+                        call_id=one.call_id,
+                    )
+                    for one in self._open.values()
+                ]
+                return [*ends, make_observation(self._call, self._message, "", end=True)]
+            case CallFailed(reason):
+                self._call.failed = True
+                return [self._piece(f"\nerror: {reason}" if self._call.pieces else f"error: {reason}")]
+            case str(text):
+                return [self._piece(text)]
+
+    def _piece(self, text: str) -> AgentResponse:
+        self._call.pieces.append(text)
+        return make_observation(self._call, self._message, text)
+
+
+def make_observation(call: OpenCall, message: str, text: str, *, end: bool = False) -> AgentResponse:
+    """One record of an observation."""
+    return AgentResponse("observation", text, end_of_message=end, message_id=message, tool=call.tool, call_id=call.id)
 
 
 class OpenTurn:

@@ -61,7 +61,7 @@ class AgentTool(ABC):
         """
 
     async def aclose(self) -> None:  # noqa: B027 - most tools hold nothing
-        """Close the tool's resources. Called once, after its last call."""
+        """Close the tool's resources. Called once, when no call can follow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""MCP tool -> MCP server: one session, kept over many calls and reopened after it was lost."""
+"""MCP tool -> MCP server: its options, and one session, kept over many calls and reopened after it was lost."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import anyio
 import httpx2
+import msgspec
 import structlog
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED
 
 from tg_base.telemetry import trace
-from tg_flow.agent.core import read_secrets
-from tg_flow.agent.tools.mcp_options import McpOptions
+from tg_flow.agent.core import ToolOptions, read_secrets
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
@@ -29,6 +29,30 @@ SESSION_HEADER = "mcp-session-id"
 """Header of each request in a session, if a server over HTTP has sessions (MCP 2025-11-25, "Session Management")."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+
+
+class McpOptions(ToolOptions, frozen=True):
+    """Exactly one of `command` and `url`.
+
+    Attributes:
+        command: starts a server that speaks over its standard input and output; one argument for each element.
+        url: the address of a server that speaks streamable HTTP.
+        tool: the tool's name at the server; None = all of the server's tools, each as `TABLE_TOOL`.
+        env: added to the server's environment, which has only safe defaults.
+        headers: sent with each request to `url`.
+        secrets: more of these with secret values, each with the name of the environment variable that holds it.
+        cwd: the server's working directory.
+        start: seconds that it has to introduce itself.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    tool: str | None = None
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: str | None = None
+    start: float = 30.0
 
 
 class McpSession:

@@ -13,10 +13,9 @@ from typing_extensions import override
 from tg_base.config import ToolConfig
 from tg_base.telemetry import trace
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, declare
-from tg_flow.agent.tools.mcp_options import McpOptions, check
-from tg_flow.agent.tools.mcp_session import McpSession
+from tg_flow.agent.tools.mcp_session import McpOptions, McpSession
 from tg_schema import TgError, Tool, encode
-from tg_schema.errors import NotFound, PeerError
+from tg_schema.errors import BadRequest, NotFound, PeerError
 
 MAX_PAGES = 100
 """Pages of a server's tool list that are read."""
@@ -40,7 +39,8 @@ class McpTool(AgentTool):
     @classmethod
     @override
     async def open(cls, name: str, table: ToolConfig, options: McpOptions, context: ToolContext) -> tuple[Self, ...]:
-        check(options)
+        if bool(options.command) == (options.url is not None):
+            raise BadRequest('an MCP server needs either command = ["PROGRAM", ...] or url = "https://..."')
         session = McpSession(options)
         # No request is needed now: the first call starts or reaches the server.
         if options.tool is not None and table.arguments is not None:

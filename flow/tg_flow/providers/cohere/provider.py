@@ -1,15 +1,12 @@
 """TextCompletionRequest -> Cohere's own API (Chat, version 2), by its SDK -> LlmChunks."""
 
-import msgspec
 from typing_extensions import override
 
 from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, set_fields
 from tg_flow.providers.cohere.request import to_wire
 from tg_flow.providers.cohere.stream import StreamDecoder, model_list, read_embeddings
-from tg_schema import COMMON_FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, encode
 from tg_schema.features import Feature
-
-_encode = msgspec.json.Encoder().encode
 
 
 class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,7 +34,7 @@ class Cohere(SdkProvider[CohereOptions]):
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
         options = self.options
-        return _encode(to_wire(request, self.upstream_model, options.sampling(request), thinking=options.thinking))
+        return encode(to_wire(request, self.upstream_model, options.sampling(request), thinking=options.thinking))
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
@@ -49,7 +46,7 @@ class Cohere(SdkProvider[CohereOptions]):
             truncate="END" if request.truncate else "NONE",
             output_dimension=request.dimensions,
         )
-        return _encode(body)
+        return encode(body)
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

@@ -2,17 +2,14 @@
 
 from typing import Literal
 
-import msgspec
 from typing_extensions import override
 
 from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, embedding_list, set_fields
 from tg_flow.providers.mistral.request import to_wire
 from tg_flow.providers.mistral.stream import StreamDecoder, error_detail
 from tg_flow.providers.openai import model_list
-from tg_schema import COMMON_FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, encode
 from tg_schema.features import Feature
-
-_encode = msgspec.json.Encoder().encode
 
 
 class MistralOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +39,7 @@ class Mistral(SdkProvider[MistralOptions]):
         "min_tokens",
         "repetition_penalty",
     }
-    optional_features = frozenset({"embed", "dimensions"})
+    optional_features = frozenset({"embed", "dimensions", "continuation"})
     wire = SdkWire(
         client="tg_flow.providers.mistral.client",
         listed=model_list,
@@ -55,13 +52,13 @@ class Mistral(SdkProvider[MistralOptions]):
         options = self.options
         effort = options.reasoning_effort if request.reasoning is None else None
         body = to_wire(request, self.upstream_model, options.sampling(request))
-        return _encode(body | set_fields(reasoning_effort=effort, prompt_mode=options.prompt_mode))
+        return encode(body | set_fields(reasoning_effort=effort, prompt_mode=options.prompt_mode))
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
         model = self.upstream_model
-        return _encode(set_fields(model=model, input=request.texts, output_dimension=request.dimensions))
+        return encode(set_fields(model=model, input=request.texts, output_dimension=request.dimensions))
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
-        return StreamDecoder()
+        return StreamDecoder("".join(request.continuation))

@@ -5,6 +5,7 @@ from typing import Any
 
 from tg_base.llm import read_signature, set_fields
 from tg_base.telemetry import trace
+from tg_flow.providers.openai import continue_chat
 from tg_flow.providers.openai import request as openai_request
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.conversation import Part, ReasoningPart
@@ -30,7 +31,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
         if thoughts := [thought for part in turn.parts for thought in _thinking(part)]:
             text = message.get("content")
             message["content"] = [*thoughts, *([{"type": "text", "text": text}] if text else [])]
-    return body
+    return continue_chat(body, request, "prefix") if request.continuation else body
 
 
 def _thinking(part: Part) -> Iterator[dict[str, Any]]:

@@ -1,21 +1,15 @@
 """Events of Mistral's chat completions -> LlmChunks, after its public API reference: a variant of OpenAI's."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from typing_extensions import override
 
-from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_base.llm import ErrorDetail, LlmChunk, event_error, write_signature
 from tg_flow.providers.mistral.request import ORIGIN
-from tg_schema import FinishReason, ToolCallDelta, Usage
+from tg_flow.providers.openai import stream
+from tg_schema import Usage, encode
 from tg_schema.errors import ProtocolError
-
-_FINISH: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "length": "length",
-    "model_length": "length",
-    "tool_calls": "tool_calls",
-}
 
 
 class _Thought(msgspec.Struct, frozen=True, gc=False):
@@ -53,20 +47,15 @@ class _Choice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
+class _Usage(stream.Counts, frozen=True):
     num_cached_tokens: int | None = None
 
-
-class _Fault(msgspec.Struct, frozen=True):
-    code: str | int | None = None
-    type: str | None = None
+    @property
+    @override
+    def totals(self) -> Usage:
+        totals = super().totals
+        cached = self.num_cached_tokens if self.prompt_tokens_details is None else totals.cached_token
+        return msgspec.structs.replace(totals, cached_token=cached)
 
 
 class ChatEvent(msgspec.Struct, frozen=True):
@@ -78,11 +67,11 @@ class ChatEvent(msgspec.Struct, frozen=True):
     object: str | None = None
     type: str | None = None
     code: str | int | None = None
-    error: _Fault | str | None = None
+    error: stream.Fault | str | None = None
 
 
+_UNLIKE: Final = "the provider did not repeat the beginning of the answer that it was to go on with"
 _decode = msgspec.json.Decoder(ChatEvent).decode
-_encode = msgspec.json.Encoder().encode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
@@ -90,79 +79,66 @@ def error_detail(body: bytes) -> ErrorDetail:
     return ErrorDetail(_decode(body).type or "")
 
 
-class StreamDecoder:
-    """Decodes one answer: events in, chunks out."""
+class StreamDecoder(stream.StreamDecoder):
+    """Decodes one answer: events in, chunks out.
 
-    def __init__(self) -> None:
-        self.done = False
-        self._counts = UsageDeltas()
-        self._calls = CallNumbers()
+    Args:
+        prefix: the beginning of the answer that the request had, which the API repeats; anything else is an error.
+    """
+
+    __slots__ = ("_prefix", "_signature", "_thinks")
+
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__()
+        self._prefix = prefix
         self._thinks = False
         self._signature = ""
 
+    @override
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk of an event's data; None for an event without content, for instance the role.
+        chunk = super().chunk(data)
+        thinks = self._thinks or bool(self._signature)
+        if chunk is None or not thinks or not (chunk.text or chunk.tool_calls or chunk.finish_reason):
+            return chunk
+        # Thinking ends here. The API wants it back even without a proof.
+        signature = write_signature(ORIGIN, self._signature)
+        self._thinks, self._signature = False, ""
+        return msgspec.structs.replace(chunk, signature=signature)
 
-        Raises:
-            ProtocolError: the data is not an event of a chat completion.
-            TgError: the provider reports an error in its stream.
-            Exception: as `EventDecoder`.
-        """
-        if data == b"[DONE]":
-            self.done = True
-            return None
+    @override
+    def read(self, data: bytes) -> stream.ChatEvent:
         event = _decode(data)
         if event.choices is None:
             raise _fault(event)
-        choice = next((choice for choice in event.choices if choice.index == 0), None)
-        if choice is None:
-            return LlmChunk().with_usage(self._count(event.usage)) if event.usage else None
-        chunk = self._convert_delta(choice.delta, event.model)
-        if choice.finish_reason is None and event.usage is None:
-            return chunk
-        return self._last(chunk or LlmChunk(model=event.model), choice.finish_reason, event.usage)
+        choices = tuple([self._convert_choice(choice) for choice in event.choices if choice.index == 0])
+        return stream.ChatEvent(choices, event.model, event.usage)
 
-    def _convert_delta(self, delta: _Delta, model: str | None) -> LlmChunk | None:
-        calls = tuple(self._call(call) for call in delta.tool_calls or ())
-        content = delta.content
-        if not content and not calls:
-            return None
+    def _convert_choice(self, choice: _Choice) -> stream.Choice:
+        content = choice.delta.content
         pieces = content if isinstance(content, tuple) else (_Piece(text=content or ""),)
-        text = "".join(piece.text for piece in pieces)
-        thought = "".join(_thought(piece) for piece in pieces)
+        thought = "".join([_thought(piece) for piece in pieces])
         self._thinks = self._thinks or bool(thought)
         self._signature = next((piece.signature for piece in pieces if piece.signature), self._signature)
-        signature = self._sign() if text or calls else None
-        return LlmChunk(text, model=model, reasoning=thought or None, signature=signature, tool_calls=calls)
+        text = self._skip_prefix("".join([piece.text for piece in pieces]), choice.finish_reason)
+        calls = tuple([_convert_call(call) for call in choice.delta.tool_calls or ()])
+        delta = stream.Delta(text, reasoning_content=thought or None, tool_calls=calls)
+        return stream.Choice(delta=delta, finish_reason=choice.finish_reason)
 
-    def _sign(self) -> str | None:
-        """The signature of the thinking that ends here; the API wants it back even without a proof."""
-        thinks, signature = self._thinks or bool(self._signature), self._signature
-        self._thinks, self._signature = False, ""
-        return write_signature(ORIGIN, signature) if thinks else None
+    def _skip_prefix(self, text: str, reason: str | None) -> str:
+        begun = text[: len(self._prefix)]
+        expected, self._prefix = self._prefix, self._prefix[len(begun) :]
+        if not expected.startswith(begun) or (self._prefix and reason not in {None, "", "error"}):
+            raise ProtocolError(_UNLIKE)
+        return text[len(begun) :]
 
-    def _call(self, call: _Call) -> ToolCallDelta:
-        """A call is sent at once, or in pieces; later pieces have the first one's index and no id."""
-        function = call.function
-        arguments = function.arguments if isinstance(function.arguments, str) else _encode(function.arguments).decode()
-        # Mistral sends the text "null" for the missing id of a later piece.
-        known = None if call.id in {None, "null"} else call.id
-        number = self._calls.number(call.index, known, function.name)
-        return ToolCallDelta(number, known, function.name or None, arguments)
 
-    def _last(self, chunk: LlmChunk, reason: str | None, usage: _Usage | None) -> LlmChunk:
-        if reason == "error":
-            raise event_error(None)
-        return msgspec.structs.replace(
-            chunk.with_usage(self._count(usage)) if usage else chunk,
-            signature=chunk.signature or (self._sign() if reason else None),
-            finish_reason=_FINISH.get(reason, "stop") if reason else None,
-        )
-
-    def _count(self, usage: _Usage) -> Usage:
-        details = usage.prompt_tokens_details
-        cached = usage.num_cached_tokens if details is None else details.cached_tokens
-        return self._counts.add_totals(Usage(usage.prompt_tokens, usage.completion_tokens, cached))
+def _convert_call(call: _Call) -> stream.CallDelta:
+    """A call is sent at once, or in pieces; later pieces have the first one's index and no id."""
+    function = call.function
+    arguments = function.arguments if isinstance(function.arguments, str) else encode(function.arguments).decode()
+    # Mistral sends the text "null" for the missing id of a later piece.
+    known = None if call.id == "null" else call.id
+    return stream.CallDelta(call.index, known, stream.Function(function.name, arguments))
 
 
 def _thought(piece: _Piece) -> str:
@@ -171,7 +147,7 @@ def _thought(piece: _Piece) -> str:
 
 
 def _fault(event: ChatEvent) -> Exception:
-    if isinstance(event.error, _Fault):
+    if isinstance(event.error, stream.Fault):
         return event_error(event.error.code, event.error.type)
     if event.object == "error" or event.error is not None:
         return event_error(event.type or event.code)

@@ -3,16 +3,13 @@
 import os
 from typing import Literal
 
-import msgspec
 from typing_extensions import override
 
 from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire, set_fields
 from tg_flow.providers.ollama.request import to_wire
 from tg_flow.providers.ollama.stream import StreamDecoder, model_list, read_embeddings
-from tg_schema import COMMON_FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, encode
 from tg_schema.features import Feature
-
-_encode = msgspec.json.Encoder().encode
 
 
 class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,7 +55,7 @@ class Ollama(SdkProvider[OllamaOptions]):
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
         options = self.options
-        return _encode(
+        return encode(
             to_wire(
                 request,
                 self.upstream_model,
@@ -80,7 +77,7 @@ class Ollama(SdkProvider[OllamaOptions]):
             keep_alive=self.options.keep_alive,
             options=set_fields(num_ctx=self.options.num_ctx) or None,
         )
-        return _encode(body)
+        return encode(body)
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

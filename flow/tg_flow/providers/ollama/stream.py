@@ -7,7 +7,7 @@ import msgspec
 
 from tg_base.llm import Embeddings, LlmChunk, event_error, write_signature
 from tg_flow.providers.ollama.request import ORIGIN
-from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta
+from tg_schema import FinishReason, ModelInfo, Token, ToolCallDelta, encode
 from tg_schema.completion import NO_TOKEN_ID
 
 
@@ -60,7 +60,6 @@ class _ModelList(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(ChatLine).decode
-_encode = msgspec.json.Encoder().encode
 _NOTHING = _Message()
 
 
@@ -141,5 +140,5 @@ class StreamDecoder:
         """A call is never split. Older servers send no id, so one is generated; results name the tool anyway."""
         index = self._calls
         self._calls += 1
-        arguments = _encode(call.function.arguments).decode()
+        arguments = encode(call.function.arguments).decode()
         return ToolCallDelta(index, call.id or f"call_{uuid4().hex}", call.function.name, arguments)

@@ -1,7 +1,8 @@
 """OpenAiCompatible -> SDK -> socket: only this file imports OpenAI's SDK and its HTTP stack, which takes seconds."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import Final, TypedDict, cast
+from typing import Final, cast
 
 import httpx2
 import openai
@@ -26,37 +27,25 @@ def connect(endpoint: Endpoint) -> PreparedConnection:
     return PreparedConnection(recorder, calls, open_pool(share_tls(httpx2.create_ssl_context)))
 
 
-class _Settings(TypedDict):
-    """The arguments common to all clients of the SDK."""
-
-    api_key: str
-    max_retries: int
-    timeout: None
-    http_client: httpx2.AsyncClient
-    default_headers: dict[str, str]
-
-
 def _client(endpoint: Endpoint, recorder: SdkRecorder) -> openai.AsyncOpenAI:
     """Create the client, and make it load its lazy parts here in the thread, not later in the event loop."""
-    settings: _Settings = {
-        # The SDK is not made without a key. Where there is none, the recorder leaves out its header.
-        "api_key": endpoint.key or "none",
-        # `LlmService` asks again: it alone knows whether anything was shown yet.
-        "max_retries": 0,
-        # The guard has the clocks.
-        "timeout": None,
-        "http_client": httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), trust_env=False),
-        "default_headers": {"Accept": "text/event-stream"},
-    }
-    client: openai.AsyncOpenAI
+    make: Callable[..., openai.AsyncOpenAI] = partial(openai.AsyncOpenAI, base_url=endpoint.base_url)
     if isinstance(endpoint, AzureEndpoint):
-        client = openai.AsyncAzureOpenAI(
+        make = partial(
+            openai.AsyncAzureOpenAI,
             azure_endpoint=endpoint.base_url or "",
             azure_deployment=endpoint.model,
             api_version=endpoint.api_version,
-            **settings,
         )
-    else:
-        client = openai.AsyncOpenAI(base_url=endpoint.base_url, **settings)
+    client = make(
+        # The SDK is not made without a key. Where there is none, the recorder leaves out its header.
+        api_key=endpoint.key or "none",
+        # `LlmService` asks again: it alone knows whether anything was shown yet.
+        max_retries=0,
+        # The guard has the clocks.
+        timeout=None,
+        http_client=httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), trust_env=False),
+        default_headers={"Accept": "text/event-stream"},
+    )
     _ = client.auth_headers, client.platform_headers()
     return client

@@ -46,9 +46,6 @@ class _ChatTokens(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(_Event).decode
-_read_scored = msgspec.json.Decoder(_Scored).decode
-_read_tokens = msgspec.json.Decoder(tuple[_Id, ...]).decode
-_read_chat_tokens = msgspec.json.Decoder(_ChatTokens).decode
 
 
 class GenerationDecoder:
@@ -137,7 +134,7 @@ def read_prefill(body: bytes) -> tuple[Token, ...]:
     Raises:
         msgspec.DecodeError: the answer has none.
     """
-    tokens = _read_scored(body).details.prefill
+    tokens = msgspec.json.decode(body, type=_Scored).details.prefill
     if not tokens or any(token.logprob is None for token in tokens[1:]):
         raise msgspec.DecodeError("prefill is missing")
     first, *others = [Token(token.id, token.text, token.logprob, special=token.special) for token in tokens]
@@ -146,9 +143,9 @@ def read_prefill(body: bytes) -> tuple[Token, ...]:
 
 def read_ids(body: bytes) -> tuple[int, ...]:
     """The ids in the answer to `POST /tokenize`. Raises msgspec.DecodeError."""
-    return tuple([token.id for token in _read_tokens(body)])
+    return tuple([token.id for token in msgspec.json.decode(body, type=tuple[_Id, ...])])
 
 
 def read_chat_ids(body: bytes) -> tuple[int, ...]:
     """The ids in the answer to `POST /chat_tokenize`. Raises msgspec.DecodeError."""
-    return tuple([token.id for token in _read_chat_tokens(body).tokenize_response])
+    return tuple([token.id for token in msgspec.json.decode(body, type=_ChatTokens).tokenize_response])

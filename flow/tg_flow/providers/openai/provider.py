@@ -17,13 +17,18 @@ from tg_base.llm import (
     set_fields,
 )
 from tg_base.telemetry import trace
-from tg_flow.providers.openai.request import DIALECT, OWN_FIELDS, ThinkingField, to_wire
+from tg_flow.providers.openai.request import (
+    DIALECT,
+    OWN_FIELDS,
+    ContinuationField,
+    ThinkingField,
+    continue_chat,
+    to_wire,
+)
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
-from tg_schema import COMMON_FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, encode
 from tg_schema.errors import BadRequest
-from tg_schema.features import Feature
-
-_encode = msgspec.json.Encoder().encode
+from tg_schema.features import CONTINUATION, Feature
 
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
@@ -48,6 +53,8 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
             named here is not sent.
         salt_field: the server's field for a text that keeps callers' prefix caches apart, for instance vLLM's
             "cache_salt"; "" = all keys of the gateway share the server's cache.
+        continuation_field: how the server takes the beginning of an answer, for a model with the feature
+            "continuation": the last message has `prefix`, or the body `continue_final_message`.
         extra_body: further fields of each request, for instance `{ reasoning_effort = "low" }`.
         usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
@@ -63,6 +70,7 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     thinking_field: ThinkingField | None = None
     hint_fields: dict[Literal["user", "cache_key", "priority"], str] = msgspec.field(default_factory=dict)
     salt_field: str = ""
+    continuation_field: ContinuationField = "continue_final_message"
     extra_body: dict[str, Any] = msgspec.field(default_factory=dict)
     usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
@@ -94,7 +102,6 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
         super().__init__(model, options, connection)
         self.usage_patience = options.usage_patience
-        self._extra = _members(options.extra_body)
         # A client may set neither the fields of the configuration nor the cache that its prompt may share.
         ours = (*options.extra_body, *options.hint_fields.values(), options.salt_field)
         self._own_names = OWN_FIELDS.union(ours)
@@ -102,7 +109,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     def make_chat(self, request: TextCompletionRequest) -> dict[str, Any]:
         """The body of an answer's request, without what the configuration adds."""
         options = self.options
-        return to_wire(
+        chat = to_wire(
             request,
             self.upstream_model,
             options.sampling(request),
@@ -111,19 +118,22 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             developer=options.developer_role,
             thinking_field=options.thinking_field,
         )
+        return continue_chat(chat, request, options.continuation_field) if request.continuation else chat
 
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
-        body = _encode(self.make_chat(request))
-        # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
-        more = self._extra + _members(self._hints(request)) + _members(self._foreign_fields(request))
-        return b"".join((body[:-1], more, b"}")) if more else body
+        return encode(self.fields(request))
+
+    def fields(self, request: TextCompletionRequest) -> dict[str, Any]:
+        """The body of an answer's request. Raises as `body`."""
+        more = self.options.extra_body | self._hints(request) | self._foreign_fields(request)
+        return self.make_chat(request) | more
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:
         texts = request.texts or request.id_lists
         size = request.dimensions
-        return _encode(set_fields(model=self.upstream_model, input=texts, encoding_format="float", dimensions=size))
+        return encode(set_fields(model=self.upstream_model, input=texts, encoding_format="float", dimensions=size))
 
     def _hints(self, request: TextCompletionRequest) -> dict[str, Any]:
         named = {name: getattr(request, hint) for hint, name in self.options.hint_fields.items()}
@@ -148,13 +158,11 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 class OpenAiCompatible(ChatCompletions[OpenAiOptions]):
     """A provider with OpenAI's chat completions API."""
 
+    optional_features = ChatCompletions.optional_features | {CONTINUATION}
+
 
 class OpenAi(OpenAiCompatible):
     """OpenAI itself, or a copy of it with its models."""
 
+    optional_features = ChatCompletions.optional_features
     wire = msgspec.structs.replace(ChatCompletions.wire, error_detail=reasoning_error_detail)
-
-
-def _members(extra: dict[str, Any]) -> bytes:
-    """Further members of a JSON object, each with a comma before it; b"" if there are none."""
-    return b"," + _encode(extra)[1:-1] if extra else b""

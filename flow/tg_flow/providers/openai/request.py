@@ -4,7 +4,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tg_base.llm import find_effort, read_signature, set_fields
+from tg_base.llm import find_chat_prefix, find_effort, read_signature, set_fields
 from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall
 from tg_schema.codec import decode_json
 from tg_schema.conversation import ForeignPart, Part, ReasoningPart
@@ -20,6 +20,9 @@ ThinkingField = Literal["reasoning_content", "reasoning", "reasoning_details", "
 """The field in which a server tells its thinking and wants it back, of an assistant's message or, for the last one, of
 its calls. All but the last are origins of signatures."""
 
+
+ContinuationField = Literal["continue_final_message", "prefix"]
+"""The field by which a server goes on with the last message: of the body, or of that message."""
 
 WireMessage = dict[str, Any]
 """One message of the API."""
@@ -134,6 +137,18 @@ def to_wire(
     messages = wire_messages(request, developer=developer, thinking_field=thinking_field)
     fields = _fields(request, sampling, completion_tokens=completion_tokens, strict=strict)
     return {"model": model, "messages": messages, **set_fields(**fields)}
+
+
+def continue_chat(chat: dict[str, Any], request: TextCompletionRequest, field: ContinuationField) -> dict[str, Any]:
+    """The body for the rest of an answer, from that for the whole of it.
+
+    Raises:
+        BadRequest: the text so far cannot be expressed.
+    """
+    begun = {"role": "assistant", "content": find_chat_prefix(request)}
+    if field == "prefix":
+        return chat | {"messages": (*chat["messages"], {**begun, field: True})}
+    return chat | {"messages": (*chat["messages"], begun), field: True, "add_generation_prompt": False}
 
 
 def _fields(

@@ -22,6 +22,7 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",
     "content_filter": "content_filter",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
@@ -46,7 +47,9 @@ class _Logprobs(msgspec.Struct, frozen=True):
     content: tuple[_TokenLogprob, ...] | None = None
 
 
-class _Function(msgspec.Struct, frozen=True, gc=False):
+class Function(msgspec.Struct, frozen=True, gc=False):
+    """What is called."""
+
     name: str | None = None
     arguments: str | None = None
 
@@ -59,28 +62,34 @@ class _ExtraContent(msgspec.Struct, frozen=True):
     google: _Google | None = None
 
 
-class _CallDelta(msgspec.Struct, frozen=True):
+class CallDelta(msgspec.Struct, frozen=True):
+    """A piece of a call."""
+
     index: int | None = None
     id: str | None = None
-    function: _Function | None = None
+    function: Function | None = None
     extra_content: _ExtraContent | None = None
 
 
-class _Delta(msgspec.Struct, frozen=True):
+class Delta(msgspec.Struct, frozen=True):
+    """What is new in an answer."""
+
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: tuple[dict[str, Any], ...] | None = None
     refusal: str | None = None
-    tool_calls: tuple[_CallDelta, ...] | None = None
+    tool_calls: tuple[CallDelta, ...] | None = None
 
 
-_NO_DELTA = _Delta()
+_NO_DELTA = Delta()
 
 
-class _Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True):
+    """A part of one of the answers."""
+
     index: int = 0
-    delta: _Delta | None = _NO_DELTA
+    delta: Delta | None = _NO_DELTA
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
 
@@ -136,7 +145,7 @@ class Fault(msgspec.Struct, frozen=True):
 class ChatEvent(msgspec.Struct, frozen=True):
     """One event of a stream: a part of an answer, its usage (with empty `choices`), or an error."""
 
-    choices: tuple[_Choice, ...] | None = None
+    choices: tuple[Choice, ...] | None = None
     model: str | None = None
     usage: Counts | None = None
     error: Fault | str | None = None
@@ -211,7 +220,7 @@ class StreamDecoder:
         if data[:6] == _DONE:
             self.done = True
             return None
-        event = _decode(data)
+        event = self.read(data)
         # Fast path: nearly all events have one choice with text only.
         choice = event.choices[0] if event.choices else None
         if choice is None or choice.index or choice.finish_reason or choice.logprobs or event.usage or event.error:
@@ -224,14 +233,16 @@ class StreamDecoder:
             return LlmChunk(delta.content, model=event.model)
         return self._convert_delta(choice, event.model)
 
+    def read(self, data: bytes) -> ChatEvent:
+        """The event of this data; a variant of the API converts its own to this one. Raises as `chunk`."""
+        return _decode(data)
+
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
             fault = event.error if isinstance(event.error, Fault) else Fault()
             raise event_error(fault.code, fault.word, fault.message)
-        if not event.choices:
-            return None if event.usage is None else self._make_usage(event.usage, event.model)
-        # Each event has one choice; servers that repeat the others beside it leave them empty.
-        choice = next((choice for choice in event.choices if choice.has_content), _Choice())
+        # Each event has one choice, or none beside the usage; servers that repeat the others leave them empty.
+        choice = next((choice for choice in event.choices or () if choice.has_content), Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
         chunk = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
@@ -241,18 +252,14 @@ class StreamDecoder:
             chunk = chunk.with_usage(self._counts.add_totals(event.usage.totals))
         return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
 
-    def _make_usage(self, usage: Counts, model: str | None) -> LlmChunk | None:
-        chunk = msgspec.structs.replace(self._counts.chunk(usage.totals), model=model)
-        return None if chunk == LlmChunk(model=model) else chunk
-
-    def _finish(self, choice: _Choice) -> FinishReason | None:
+    def _finish(self, choice: Choice) -> FinishReason | None:
         """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""
         if not choice.finish_reason:
             return None
         ours = FINISH_REASONS.get(choice.finish_reason, "stop")
         return "tool_calls" if ours == "stop" and self._calls[choice.index].count else ours
 
-    def _convert_delta(self, choice: _Choice, model: str | None) -> LlmChunk | None:
+    def _convert_delta(self, choice: Choice, model: str | None) -> LlmChunk | None:
         delta = choice.delta or _NO_DELTA
         if delta.refusal:
             raise ContentFilter("the model refused to answer this request")
@@ -271,15 +278,15 @@ class StreamDecoder:
         )
 
 
-def _sign(thinking: OpenThinking, choice: _Choice, delta: _Delta) -> str | None:
+def _sign(thinking: OpenThinking, choice: Choice, delta: Delta) -> str | None:
     """The signature of the thinking that ends with this delta."""
     thinking.add(shown=bool(delta.reasoning_content or delta.reasoning), details=delta.reasoning_details or ())
     return thinking.sign() if delta.content or delta.tool_calls or choice.finish_reason else None
 
 
-def _call(call: _CallDelta, numbers: CallNumbers) -> ToolCallDelta:
+def _call(call: CallDelta, numbers: CallNumbers) -> ToolCallDelta:
     """A piece of a call; the pieces of several calls may alternate."""
-    function = call.function or _Function()
+    function = call.function or Function()
     number = numbers.number(call.index, call.id, function.name)
     google = call.extra_content and call.extra_content.google
     signed = google and google.thought_signature

@@ -21,7 +21,7 @@ from tg_flow.providers.openai.generation_decoder import (
 from tg_flow.providers.openai.generation_request import generation_parameters, scoring_parameters
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 from tg_flow.providers.openai.raw_completions import RawCompletions, is_plain
-from tg_schema import COMMON_FEATURES, Message, ModelInfo, TextCompletionRequest, Token
+from tg_schema import COMMON_FEATURES, Message, ModelInfo, TextCompletionRequest, Token, encode
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
@@ -46,8 +46,6 @@ API_FEATURES: Mapping[Api, frozenset[Feature]] = {
     "both": _OF_CHATS | _OF_RAW | _OF_TOKENS,
 }
 """The features of a model, by the API that its option `api` chooses."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -94,13 +92,11 @@ class Tgi(RawCompletions[TgiOptions]):
             sampling = self.options.sampling(request)
             parameters = generation_parameters(request, sampling, self._adapter)
             return RouteCall(self._generation(request, parameters), "generate_stream")
-        messages = tuple(part for turn in request.messages for part in _split_turn(turn))
-        body = super().body(msgspec.structs.replace(request, messages=messages, schema=None))
-        if request.schema is None:
-            return body
-        # The server has a response format of its own for schemas: "json_object" with a `value`.
-        shape = _encode({"response_format": {"type": "json_object", "value": request.schema}})
-        return body[:-1] + b"," + shape[1:]
+        fields = self.fields(msgspec.structs.replace(request, schema=None))
+        if request.schema is not None:
+            # The server has a response format of its own for schemas: "json_object" with a `value`.
+            fields["response_format"] = {"type": "json_object", "value": request.schema}
+        return encode(fields)
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
@@ -127,7 +123,7 @@ class Tgi(RawCompletions[TgiOptions]):
         if request.raw:
             return await self._tokenized(request.prompt or "", begin=True)
         chat = self.make_chat(request)
-        body = _encode({name: chat[name] for name in ("model", "messages", "tools") if name in chat})
+        body = encode({name: chat[name] for name in ("model", "messages", "tools") if name in chat})
         return await self.read_answer(RouteCall(body, "chat_tokenize"), read_chat_ids)
 
     @override
@@ -135,7 +131,7 @@ class Tgi(RawCompletions[TgiOptions]):
         return await self._tokenized(text, begin=False)
 
     async def _tokenized(self, text: str, *, begin: bool) -> tuple[int, ...]:
-        body = _encode({"inputs": text, "add_special_tokens": begin})
+        body = encode({"inputs": text, "add_special_tokens": begin})
         return await self.read_answer(RouteCall(body, "tokenize"), read_ids)
 
     @property
@@ -144,7 +140,7 @@ class Tgi(RawCompletions[TgiOptions]):
 
     def _generation(self, request: TextCompletionRequest, parameters: dict[str, Any]) -> bytes:
         fields = {**self.options.parameters, **parameters}
-        return _encode({"inputs": request.prompt, "parameters": fields})
+        return encode({"inputs": request.prompt, "parameters": fields})
 
     def _check_api(self, request: TextCompletionRequest) -> None:
         """Raise BadRequest for a field that only the other API has, or that neither has."""

@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import msgspec
-
 from tg_base.llm import write_signature
 from tg_flow.providers.openai.request import ThinkingField
-
-_encode = msgspec.json.Encoder().encode
+from tg_schema import encode
 
 
 class OpenThinking:
@@ -39,7 +36,7 @@ class OpenThinking:
         """The signature of the thinking so far, which ends here; None if there is none."""
         if not self._open:
             return None
-        value = _encode(self._details).decode() if self._details else ""
+        value = encode(self._details).decode() if self._details else ""
         self._open, self._details = False, []
         return write_signature(self._field, value)
 

@@ -9,9 +9,9 @@ from tg_base.llm import Detokenized, EventDecoder, RouteCall, Scores
 from tg_flow.providers.openai.completion_stream import CompletionDecoder, prompt_token, read_prompt_tokens
 from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_flow.providers.openai.raw_completions import RawCompletions, is_plain
-from tg_schema import Sampling, TextCompletionRequest, Token
+from tg_schema import Sampling, TextCompletionRequest, Token, encode
 from tg_schema.errors import BadRequest, ProtocolError
-from tg_schema.features import Feature
+from tg_schema.features import CONTINUATION, Feature
 
 VLLM_FEATURES: frozenset[Feature] = frozenset(
     {
@@ -42,8 +42,6 @@ _OF_CHATS = (
 )
 """Fields of a chat that are not those of a completion, or mean something else there."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 class _Tokenized(msgspec.Struct, frozen=True):
     tokens: tuple[int, ...]
@@ -57,6 +55,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
     """A vLLM server, with the sampling fields that it has beyond OpenAI's."""
 
     features: frozenset[Feature] = RawCompletions.features | VLLM_FEATURES
+    optional_features = RawCompletions.optional_features | {CONTINUATION}
 
     @override
     async def score_prompt(self, request: TextCompletionRequest, alternatives: int) -> tuple[Token, ...]:
@@ -68,16 +67,15 @@ class Vllm(RawCompletions[OpenAiOptions]):
 
     @override
     def body(self, request: TextCompletionRequest) -> Any:
-        body = super().body(request)
         if not is_plain(request):
-            return body
-        fields = {name: value for name, value in msgspec.json.decode(body).items() if name not in _OF_CHATS}
+            return super().body(request)
+        fields = {name: value for name, value in self.fields(request).items() if name not in _OF_CHATS}
         sampling = self.options.sampling(request)
         # Send the limit even if there is none: the server's default for a completion is 16 tokens.
         fields |= {"prompt": request.prompt_ids or request.prompt or "", "max_tokens": sampling.max_tokens}
         if sampling.logprobs is not None:
             fields |= {"logprobs": sampling.logprobs, "return_token_ids": True}
-        return RouteCall(_encode(fields), "completions")
+        return RouteCall(encode(fields), "completions")
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
@@ -105,7 +103,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
     ) -> tuple[Token, ...]:
         """The tokens `ids` as a prompt, each with its log-probability, given the tokens before it."""
         fields = {"prompt": ids, "max_tokens": 1, "prompt_logprobs": alternatives, "return_token_ids": True}
-        call = RouteCall(_encode({"model": self.upstream_model, **fields, **self._hints(request)}), "completions")
+        call = RouteCall(encode({"model": self.upstream_model, **fields, **self._hints(request)}), "completions")
         evaluated, ranked = await self.read_answer(call, read_prompt_tokens)
         if evaluated != ids:
             raise ProtocolError("the provider did not score the tokens that it was asked for")
@@ -113,7 +111,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
 
     @override
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
-        body = _encode({"model": self.upstream_model, "tokens": request.prompt_ids})
+        body = encode({"model": self.upstream_model, "tokens": request.prompt_ids})
         return Detokenized((await self.read_answer(RouteCall(body, "detokenize"), _read_text)).prompt)
 
     @override
@@ -131,7 +129,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
         return await self._tokenized({"prompt": text, "add_special_tokens": False})
 
     async def _tokenized(self, fields: dict[str, Any]) -> tuple[int, ...]:
-        call = RouteCall(_encode({"model": self.upstream_model, **fields}), "tokenize")
+        call = RouteCall(encode({"model": self.upstream_model, **fields}), "tokenize")
         return (await self.read_answer(call, _read_ids)).tokens
 
 

@@ -29,7 +29,7 @@ class BlockSequence:
 
     def __init__(self) -> None:
         self._blocks: deque[OpenBlock] = deque()
-        """The first is open."""
+        """The blocks that have not ended; the first one is open."""
         self._calls: dict[int, OpenToolUse] = {}
         self._opened = 0
         self._waiting = 0
@@ -52,7 +52,6 @@ class BlockSequence:
         if isinstance(last, OpenThinking) and last.signature is None:
             last.signature = signature
             self._count(last, len(signature))
-            self._check_waiting()
             return b""
         hidden = OpenThinking()
         hidden.signature = signature
@@ -64,15 +63,12 @@ class BlockSequence:
         Raises:
             ProtocolError: the call goes on after its arguments were complete.
         """
-        call = self._calls.get(delta.index)
-        data = b""
-        if call is None:
-            call = self._calls[delta.index] = OpenToolUse(delta.id or f"toolu_{new_id()}", delta.name or "")
-            if delta.signature:
-                data = self.sign(wrap_call_signature(call.call, delta.signature))
+        begun = self._calls.get(delta.index)
+        call = begun or OpenToolUse(delta.id or f"toolu_{new_id()}", delta.name or "")
+        data = self.sign(wrap_call_signature(call.call, delta.signature)) if delta.signature else b""
+        if begun is None:
+            self._calls[delta.index] = call
             data += self._begin(call)
-        elif delta.signature:
-            data = self.sign(wrap_call_signature(call.call, delta.signature))
         # Blanks may follow the arguments, whose end was sent already; the client misses nothing.
         if call.over and delta.arguments.strip():
             raise ProtocolError("the model went on with a call whose arguments were complete; ask again")
@@ -95,27 +91,23 @@ class BlockSequence:
 
     def _begin(self, block: OpenBlock) -> bytes:
         self._blocks.append(block)
-        self._count(block, BLOCK_CHARACTERS + len(block.signature or ""))
         data = self._advance()
-        self._check_waiting()
+        self._count(block, BLOCK_CHARACTERS + len(block.signature or ""))
         return data
 
     def _feed(self, block: OpenBlock, text: str) -> bytes:
         block.note(text)
-        if block.index >= 0:
-            data = block.write(text)
-            return data + self._advance() if len(self._blocks) > 1 else data
-        self._count(block, len(text))
-        self._check_waiting()
-        block.held.append(text)
-        return b""
+        if block.index < 0:
+            self._count(block, len(text))
+            block.held.append(text)
+            return b""
+        data = block.write(text)
+        return data + self._advance() if len(self._blocks) > 1 else data
 
     def _count(self, block: OpenBlock, size: int) -> None:
         if block.index < 0:
             block.waiting += size
             self._waiting += size
-
-    def _check_waiting(self) -> None:
         if self._waiting > MAX_WAITING_CHARACTERS:
             raise TooLarge("the model writes too much beside an unfinished call; ask for one call at a time")
 

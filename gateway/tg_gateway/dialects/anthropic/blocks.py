@@ -1,14 +1,13 @@
 """Content blocks of a request -> parts of our records, and what has no part of its own."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from tg_gateway.dialects.anthropic.body import CacheControl, Content
 from tg_gateway.dialects.anthropic.signatures import import_redacted, import_signature
-from tg_schema import ImagePart, TextPart, ToolCall, decode
-from tg_schema.conversation import CacheMark, ForeignPart, Part, ReasoningPart
+from tg_schema import ImagePart, Message, TextPart, ToolCall, decode
+from tg_schema.conversation import CacheMark, ForeignPart, Part, ReasoningPart, make_content
 from tg_schema.errors import BadRequest
 
 DIALECT: Final = "anthropic"
@@ -65,17 +64,8 @@ class _ToolResult(msgspec.Struct, frozen=True):
     cache_control: CacheControl | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """The result of a call, as it stands in a turn of the user."""
-
-    call: str
-    content: str | tuple[Part, ...]
-    error: bool
-    cache: CacheMark | None
-
-
-Block = Part | ToolCall | ToolResult
+Block = Part | ToolCall | Message
+"""A part of a turn, a call in it, or the result of a call, which is a turn of its own."""
 
 
 def read_content(content: Content, place: str, *, in_result: bool = False) -> list[Block]:
@@ -147,23 +137,13 @@ def _input_text(raw: bytes, call: _ToolUse) -> str:
     return bytes(decode(_RawInput, raw).input).decode() if call.input is not None else "{}"
 
 
-def _convert_result(raw: bytes, place: str) -> ToolResult:
+def _convert_result(raw: bytes, place: str) -> Message:
     result = decode(_ToolResult, raw)
     inner = read_content(result.content or "", f"{place}.content", in_result=True)
-    parts = tuple(part for part in inner if not isinstance(part, ToolCall | ToolResult))
-    content = result.content if isinstance(result.content, str) else simplify(parts)
-    return ToolResult(result.tool_use_id, content, bool(result.is_error), mark_of(result.cache_control))
-
-
-def simplify(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
-    """Parts as text, where they are one text without a cache mark."""
-    match parts:
-        case ():
-            return ""
-        case (TextPart(text, None),):
-            return text
-        case _:
-            return parts
+    parts = tuple(part for part in inner if not isinstance(part, ToolCall | Message))
+    content = result.content if isinstance(result.content, str) else make_content(parts)
+    error, mark = bool(result.is_error), mark_of(result.cache_control)
+    return Message("tool", content, tool_call_id=result.tool_use_id, error=error, cache=mark)
 
 
 def mark_of(control: CacheControl | None) -> CacheMark | None:

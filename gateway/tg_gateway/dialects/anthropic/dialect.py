@@ -24,7 +24,7 @@ from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, MessageFailure, make_headers, refuse
 from tg_gateway.dialects.anthropic.request import read_request
-from tg_gateway.dialects.anthropic.wire import AnswerMessage, BlockDelta, Event, Model, ModelList, Ping, TokenCount
+from tg_gateway.dialects.anthropic.wire import AnswerMessage, Event, Model, ModelList, Ping, TokenCount
 from tg_gateway.dialects.anthropic.writers import MessageForm, StreamWriter, encode_count, encode_message
 from tg_schema import TextCompletionRequest, TgError, decode, encode
 from tg_schema.errors import BadRequest, NotFound
@@ -47,7 +47,7 @@ class AnthropicMessages(Dialect):
             required=("messages", "max_tokens"),
             answer=AnswerMessage,
             events=EVENTS,
-            event=(Event, BlockDelta, Ping, MessageFailure),
+            event=(Event, Ping, MessageFailure),
             raises=ASKING,
             examples={
                 "whole": {**_HELLO, "max_tokens": 16},
@@ -86,7 +86,7 @@ class AnthropicMessages(Dialect):
     @override
     def restore(self, form: bytes) -> StreamWriter:
         of = decode(MessageForm, form)
-        return StreamWriter(of.model, of.request_id, {}, of.name)
+        return StreamWriter(of.model, of.request_id, of.name)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
@@ -99,17 +99,16 @@ def _ask_message(call: Call) -> Ask:
         raise BadRequest("max_tokens is missing: say how many tokens the answer may have")
     found, request, headers = _read(call, body)
     model = found.model or body.model or ""
-    if body.stream:
-        writer = StreamWriter(model, call.request_id, headers)
-        return Ask(found.route, request, writer, streaming=True, fields=MESSAGES_FIELDS)
-    whole = CompletionWriter(partial(encode_message, model=model), headers)
-    return Ask(found.route, request, whole, streaming=False, fields=MESSAGES_FIELDS)
+    whole = CompletionWriter(partial(encode_message, model=model))
+    writer = StreamWriter(model, call.request_id) if body.stream else whole
+    return Ask(found.route, request, writer, bool(body.stream), fields=MESSAGES_FIELDS, headers=headers)
 
 
 def _ask_count(call: Call) -> Ask:
     found, request, headers = _read(call, decode(MessageBody, call.body))
     request = msgspec.structs.replace(request, operation="count-tokens", streaming=False)
-    return Ask(found.route, request, CompletionWriter(encode_count, headers), streaming=False, fields=MESSAGES_FIELDS)
+    writer = CompletionWriter(encode_count)
+    return Ask(found.route, request, writer, streaming=False, fields=MESSAGES_FIELDS, headers=headers)
 
 
 def _read(call: Call, body: MessageBody) -> tuple[FoundModel, TextCompletionRequest, dict[str, str]]:

@@ -1,21 +1,19 @@
 """Body and headers of a message request -> TextCompletionRequest, and the fields that have no effect."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects import FoundModel, list_unknown
 from tg_gateway.dialects.anthropic.blocks import (
     DIALECT,
     MAX_KIND_CHARACTERS,
     Block,
-    ToolResult,
     kind_of,
     mark_of,
     read_content,
-    simplify,
 )
 from tg_gateway.dialects.anthropic.body import (
     CacheControl,
@@ -28,7 +26,7 @@ from tg_gateway.dialects.anthropic.body import (
 )
 from tg_gateway.dialects.anthropic.signatures import is_of_call, unwrap_call_signatures
 from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall, decode
-from tg_schema.conversation import ForeignPart, Part, ReasoningPart, Role
+from tg_schema.conversation import ForeignPart, Part, ReasoningPart, Role, make_content
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import SYSTEM_ROLES, Foreign, Reasoning
 
@@ -68,16 +66,16 @@ def read_system(content: Content, place: str) -> Iterator[Message]:
     for block in read_content(content, place):
         if not isinstance(block, TextPart):
             raise BadRequest(f"{place}: instructions are text")
-        yield Message("system", simplify((block,)))
+        yield Message("system", make_content((block,)))
 
 
 def _read_user(blocks: Iterable[Block], place: str) -> Iterator[Message]:
     parts: list[Part] = []
     for block in blocks:
         match block:
-            case ToolResult():
+            case Message():
                 yield from _flush("user", parts, [])
-                yield Message("tool", block.content, tool_call_id=block.call, error=block.error, cache=block.cache)
+                yield block
             case ToolCall():
                 raise BadRequest(f"{place}: tool_use belongs to a message of the assistant")
             case ReasoningPart():
@@ -94,7 +92,7 @@ def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
     calls: list[ToolCall] = []
     for block in blocks:
         match block:
-            case ToolResult():
+            case Message():
                 raise BadRequest(f"{place}: tool_result belongs to a message of the user")
             case ToolCall():
                 calls.append(msgspec.structs.replace(block, signature=signatures.get(block.id)))
@@ -109,13 +107,13 @@ def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
 
 
 def _is_in_order(part: Part) -> bool:
-    """Whether its place among the calls matters."""
+    """Whether the part's place among the calls matters."""
     return isinstance(part, ForeignPart) or (isinstance(part, ReasoningPart) and part.signature is not None)
 
 
 def _flush(role: Role, parts: list[Part], calls: list[ToolCall]) -> Iterator[Message]:
     if parts or calls:
-        yield Message(role, simplify(tuple(parts)), tool_calls=tuple(calls))
+        yield Message(role, make_content(tuple(parts)), tool_calls=tuple(calls))
         parts.clear()
         calls.clear()
 
@@ -194,7 +192,7 @@ def read_choice(choice: ToolChoice | None) -> str | None:
 
 
 def is_foreign_choice(choice: str | None, tools: Tools) -> bool:
-    """Whether the tool that must be called can be a foreign one alone."""
+    """Whether only a foreign tool can satisfy `tool_choice`."""
     if not tools.foreign or choice in {None, "auto", "none"}:
         return False
     return not tools.tools if choice == "required" else choice not in {tool.name for tool in tools.tools}
@@ -203,13 +201,6 @@ def is_foreign_choice(choice: str | None, tools: Tools) -> bool:
 def _convert(tool: _Tool) -> Tool:
     mark = mark_of(tool.cache_control)
     return Tool(tool.name, tool.description or "", tool.input_schema, strict=bool(tool.strict), cache=mark)
-
-
-def _list_nested(sent: Mapping[str, msgspec.Raw]) -> Iterator[str]:
-    for outer, shape in (("output_config", OutputConfig), ("thinking", Thinking)):
-        given = bytes(sent.get(outer, b"null"))
-        fields = {} if given == b"null" else decode(dict[str, msgspec.Raw], given)
-        yield from (f"{outer}.{name}" for name in fields if name not in shape.__struct_fields__)
 
 
 def _read_reasoning(body: MessageBody, features: Set[str]) -> tuple[Reasoning | None, tuple[str, ...]]:
@@ -297,16 +288,16 @@ def _read_foreign(
 ) -> tuple[Foreign | None, tuple[str, ...]]:
     """The fields that only Anthropic's API knows, and the names of those that are ignored."""
     sent = decode(dict[str, msgspec.Raw], raw)
-    own = [name for name in sent if name not in MessageBody.__struct_fields__]
-    # Fields within those that our records do have, such as `output_config.task_budget`.
-    nested = [*_list_nested(sent)]
+    # Also fields within those that our records do have, such as `output_config.task_budget`.
+    unknown = tuple(list_unknown(raw, MessageBody, output_config=OutputConfig, thinking=Thinking))
     versions = tuple(name for beta in betas.split(",") if (name := beta.strip()))[:MAX_BETAS]
     if not knows:
         # Server tools are not dropped: the model's features are not known yet, and its processors will refuse them.
         foreign = Foreign(DIALECT, {}, tools.foreign, versions) if tools.foreign else None
-        return foreign, (*own, *nested, *(("anthropic-beta",) if versions else ()))
+        return foreign, (*unknown, *(("anthropic-beta",) if versions else ()))
     # Our records can express these only in part, so they are passed on unchanged.
-    whole = {*own, *(name.partition(".")[0] for name in nested), *(("thinking",) if body.thinking else ())}
+    whole = {name if name in sent else name.partition(".")[0] for name in unknown}
+    whole |= {"thinking"} if body.thinking else set()
     if is_foreign_choice(read_choice(body.tool_choice), tools):
         whole.add("tool_choice")
     fields = {name: decode(Any, bytes(value)) for name, value in sent.items() if name in whole}

@@ -1,15 +1,61 @@
 """Answers, events and lists as Anthropic's clients read them: field names are those of its public API reference."""
 
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
-from tg_gateway.dialects import server_sent_event
-from tg_gateway.dialects.anthropic.usage import Usage
+from tg_gateway.dialects import Tally, server_sent_event
+from tg_schema import Usage as Tokens
 from tg_schema import encode
 
 PING: Final = server_sent_event(b'{"type":"ping"}', b"ping")
 """What keeps a silent stream alive."""
+
+
+class OutputDetails(msgspec.Struct, frozen=True):
+    """Parts of `output_tokens`."""
+
+    thinking_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens so far; None = unknown. `input_tokens` is without what was read from a cache or written to it."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why an answer ended."""
+
+    stop_reason: str
+    stop_sequence: str | None
+
+
+def describe_usage(total: Tokens) -> Usage:
+    """All tokens so far. Ours of the prompt include those of the cache."""
+    # Counts of providers need not agree with each other, and no count is negative.
+    fresh = max(0, (total.in_token or 0) - (total.cached_token or 0) - (total.cache_write_token or 0))
+    details = None if total.reasoning_token is None else OutputDetails(total.reasoning_token)
+    return Usage(fresh, total.out_token or 0, total.cache_write_token, total.cached_token, details)
+
+
+def describe_ending(tally: Tally) -> Ending:
+    """Why the answer ended, and the text that ended it, if the provider says so."""
+    sequence = tally.stopped_by if isinstance(tally.stopped_by, str) else None
+    match tally.finish_reason:
+        case "length":
+            return Ending("max_tokens", sequence)
+        case "content_filter":
+            return Ending("refusal", sequence)
+        case "stop" | "tool_calls" | None:
+            ended = "tool_use" if tally.called else "end_turn"
+            return Ending(ended if sequence is None else "stop_sequence", sequence)
+        case _:
+            assert_never(tally.finish_reason)
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -46,13 +92,6 @@ class AnswerMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"
     stop_reason: str | None = None
     stop_sequence: str | None = None
     role: str = "assistant"
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """Why an answer ended."""
-
-    stop_reason: str
-    stop_sequence: str | None
 
 
 class MessageStart(msgspec.Struct, frozen=True, tag_field="type", tag="message_start"):
@@ -93,7 +132,7 @@ class InputJsonDelta(msgspec.Struct, frozen=True, tag_field="type", tag="input_j
 
 
 class BlockDelta(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_delta"):
-    """A piece of a block; `open_delta` and `end_delta` write it."""
+    """A piece of a block."""
 
     index: int
     delta: TextDelta | ThinkingDelta | SignatureDelta | InputJsonDelta
@@ -144,21 +183,10 @@ class ModelList(msgspec.Struct, frozen=True):
     has_more: bool = False
 
 
-Event = MessageStart | BlockStart | BlockStop | MessageDelta | MessageStop
+Event = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop
 
 
 def encode_event(event: Event) -> bytes:
     """An event with its name: Anthropic's SDKs drop those without one."""
     tag = event.__struct_config__.tag
     return server_sent_event(encode(event), str(tag).encode())
-
-
-def open_delta(index: int, kind: bytes, field: bytes) -> bytes:
-    """What stands before the text of each piece of a block. It is made once: pieces come with each chunk."""
-    named = b'event: content_block_delta\ndata: {"type":"content_block_delta",'
-    return named + b'"index":%d,"delta":{"type":"%b","%b":' % (index, kind, field)
-
-
-def end_delta(opened: bytes, text: str) -> bytes:
-    """The event of a piece, of which `open_delta` has made the beginning."""
-    return b"%b%b}}\n\n" % (opened, encode(text))

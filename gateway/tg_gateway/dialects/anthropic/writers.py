@@ -1,22 +1,20 @@
 """Records of an answer -> Anthropic's events, or one JSON body: a whole message, or a count of tokens."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from typing_extensions import override
 
 from tg_base.telemetry import new_id
-from tg_gateway.dialects import Writer, is_text_alone
+from tg_gateway.dialects import Tally, Writer, is_text_alone
 from tg_gateway.dialects.anthropic.block_sequence import BlockSequence
 from tg_gateway.dialects.anthropic.failures import MESSAGES_FIELDS, encode_failure_event
 from tg_gateway.dialects.anthropic.signatures import wrap_call_signature
-from tg_gateway.dialects.anthropic.usage import Tally
 from tg_gateway.dialects.anthropic.wire import (
     PING,
     AnswerBlock,
     AnswerMessage,
-    Ending,
     MessageDelta,
     MessageStart,
     MessageStop,
@@ -24,10 +22,12 @@ from tg_gateway.dialects.anthropic.wire import (
     ThinkingBlock,
     TokenCount,
     ToolUseBlock,
+    describe_ending,
+    describe_usage,
     encode_event,
 )
-from tg_schema import TextCompletionResponse, TgError, ToolCallDelta, decode, encode
-from tg_schema.errors import BadRequest, ProtocolError
+from tg_schema import TextCompletionResponse, TgError, ToolCallDelta, encode, try_decode
+from tg_schema.errors import ProtocolError
 
 
 class MessageForm(msgspec.Struct, frozen=True):
@@ -46,7 +46,6 @@ class StreamWriter(Writer[TextCompletionResponse]):
     Args:
         model: the model's name, until a record has it.
         request_id: the id of the request, for the event of a failure.
-        headers: the headers of the answer, besides those of every stream.
         name: the message's id; None = a new one.
     """
 
@@ -54,9 +53,8 @@ class StreamWriter(Writer[TextCompletionResponse]):
     cut_after_failure = True
     fields = MESSAGES_FIELDS
 
-    def __init__(self, model: str, request_id: str, headers: Mapping[str, str], name: str | None = None) -> None:
+    def __init__(self, model: str, request_id: str, name: str | None = None) -> None:
         self.form = MessageForm(model, request_id, name or f"msg_{new_id()}")
-        self.headers = {**Writer.headers, **headers}
         self._started = False
         self._tally = Tally()
         self._blocks = BlockSequence()
@@ -81,9 +79,8 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def end(self) -> bytes:
-        tally = self._tally
         # The blocks are closed first: in Anthropic's order `message_delta` follows the last block's end.
-        ending = MessageDelta(Ending(tally.stop_reason, tally.stop_sequence), tally.usage)
+        ending = MessageDelta(describe_ending(self._tally), describe_usage(self._tally.usage))
         return self._blocks.end() + encode_event(ending) + encode_event(MessageStop())
 
     @override
@@ -92,7 +89,8 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     def _start(self) -> bytes:
         self._started = True
-        message = AnswerMessage(self.form.name, self._tally.model or self.form.model, self._tally.usage)
+        usage = describe_usage(self._tally.usage)
+        message = AnswerMessage(self.form.name, self._tally.model or self.form.model, usage)
         return encode_event(MessageStart(message))
 
 
@@ -107,16 +105,9 @@ def encode_message(records: Sequence[TextCompletionResponse], model: str) -> byt
     for record in records:
         tally.add(record)
         blocks += _list_blocks(record)
-    return encode(
-        AnswerMessage(
-            f"msg_{new_id()}",
-            tally.model or model,
-            tally.usage,
-            tuple(blocks),
-            tally.stop_reason,
-            tally.stop_sequence,
-        )
-    )
+    ending, usage = describe_ending(tally), describe_usage(tally.usage)
+    name, answered = f"msg_{new_id()}", tuple(blocks)
+    return encode(AnswerMessage(name, tally.model or model, usage, answered, ending.stop_reason, ending.stop_sequence))
 
 
 def encode_count(records: Sequence[TextCompletionResponse]) -> bytes:
@@ -150,9 +141,7 @@ def _convert_call(call: ToolCallDelta) -> Iterator[AnswerBlock]:
 def _read_input(arguments: str) -> msgspec.Raw | dict[str, Any]:
     if not arguments.strip():
         return {}
-    try:
-        decode(dict[str, Any], arguments)
-    except BadRequest:
+    if try_decode(dict[str, Any], arguments) is None:
         return {INVALID_ARGUMENTS: arguments}
     # Pass the model's own JSON on: decoding and encoding it could change large numbers.
     return msgspec.Raw(arguments.encode())

@@ -12,7 +12,7 @@ OWNER: Final = "tokengrid"
 
 @dataclass(frozen=True, slots=True)
 class AnswerStyle:
-    """What its clients expect.
+    """What the clients of that server expect.
 
     Attributes:
         owner: the owner of the models in lists.
@@ -34,4 +34,4 @@ class AnswerStyle:
 
 
 OPENAI_STYLE: Final = AnswerStyle()
-"""OpenAI's own."""
+"""The style of OpenAI itself."""

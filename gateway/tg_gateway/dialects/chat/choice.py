@@ -40,7 +40,7 @@ class SignedThinking:
         self._drop()
 
     def add(self, text: str) -> None:
-        """More of the thinking."""
+        """Take more of the thinking."""
         self._size += len(text)
         if self._size <= MAX_THINKING_CHARACTERS:
             self._pieces.append(text)

@@ -5,6 +5,7 @@ its SDKs copy them into the exception. They choose its class by the status alone
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -90,6 +91,22 @@ def decode_body(kind: type[Body], body: bytes) -> Body:
         if place := _PLACE.search(error.message):
             raise InvalidParameter(error.message, place["path"], "invalid_value") from None
         raise
+
+
+def refuse_unsupported(body: msgspec.Struct, advice: Mapping[str, str]) -> None:
+    """Refuse fields that no record has; null and false ask for nothing.
+
+    Args:
+        body: what the client sent.
+        advice: what to do instead of sending these fields.
+
+    Raises:
+        InvalidParameter: the body has one of them.
+    """
+    for name, words in advice.items():
+        value = getattr(body, name)
+        if value is not None and value is not False:
+            raise InvalidParameter(f"{name} is not supported: {words}", name, "unsupported_parameter")
 
 
 def _type_of(error: TgError) -> str:

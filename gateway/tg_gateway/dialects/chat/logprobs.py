@@ -10,7 +10,7 @@ from tg_schema import Token
 UNKNOWN_LOGPROB: Final = -9999.0
 """OpenAI's value for a token whose log-probability is not known."""
 HALF_CHARACTER: Final = "\N{REPLACEMENT CHARACTER}"
-"""What a token's text says for a part of a character."""
+"""Stands in a token's text for a part of a character."""
 
 
 class TopLogprob(msgspec.Struct, frozen=True):

@@ -1,13 +1,23 @@
-"""The messages of a chat -> turns of a request record."""
+"""The messages and the tools of a chat -> turns and tools of a request record."""
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Sequence, Set
+from typing import Any, Final
+
+import msgspec
 
 from tg_gateway.dialects import InvalidParameter
-from tg_gateway.dialects.chat.body import AssistantCall, ChatMessage, ContentPart
-from tg_schema import ImagePart, Message, TextPart, ToolCall
-from tg_schema.conversation import Part, ReasoningPart, Role
+from tg_gateway.dialects.chat.body import (
+    AllowedTools,
+    AssistantCall,
+    ChatMessage,
+    ContentPart,
+    Function,
+    FunctionTool,
+    ToolChoice,
+)
+from tg_schema import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart, Role, make_content
 
 _ROLES: Final[dict[str, Role]] = {
     "system": "system",
@@ -44,14 +54,16 @@ def read_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
 def _read_message(place: str, message: ChatMessage) -> Message:
     role = _ROLES.get(message.role)
     if role is None:
-        listed = ", ".join(_ROLES)
-        raise InvalidParameter(f"{place}.role must be one of {listed}", f"{place}.role", "invalid_value")
+        raise InvalidParameter(f"{place}.role must be one of {', '.join(_ROLES)}", f"{place}.role", "invalid_value")
     for name, advice in _REFUSED.items():
         if getattr(message, name) is not None:
             raise InvalidParameter(f"{place}.{name}: {advice}", f"{place}.{name}", "unsupported_parameter")
     if role == "tool" and not message.tool_call_id:
-        sentence = f"{place}.tool_call_id is missing: it names the call that this is the result of"
-        raise InvalidParameter(sentence, f"{place}.tool_call_id", "missing_required_parameter")
+        raise InvalidParameter(
+            f"{place}.tool_call_id is missing: it names the call that this is the result of",
+            f"{place}.tool_call_id",
+            "missing_required_parameter",
+        )
     calls = message.tool_calls or ()
     return Message(
         role,
@@ -66,12 +78,8 @@ def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
     content = message.content or message.refusal or ""
     thought = _read_reasoning(message) if message.role == "assistant" else ()
     if isinstance(content, str):
-        return (*thought, *((TextPart(content),) if content else ())) if thought else content
-    parts = tuple(_read_part(f"{place}.content[{number}]", part) for number, part in enumerate(content))
-    # One text in a list is a text: plain peers and some models take nothing else.
-    if not thought and len(parts) == 1 and isinstance(parts[0], TextPart):
-        return parts[0].text
-    return (*thought, *parts)
+        return make_content((*thought, *((TextPart(content),) if content else ())))
+    return make_content((*thought, *(_read_part(f"{place}.content[{n}]", part) for n, part in enumerate(content))))
 
 
 def _read_reasoning(message: ChatMessage) -> tuple[ReasoningPart, ...]:
@@ -93,8 +101,9 @@ def _read_part(place: str, part: ContentPart) -> TextPart | ImagePart:
     if part.type == "image_url":
         image = part.image_url
         return read_image(f"{place}.image_url", image if isinstance(image, str) else image.url if image else "")
-    sentence = f"{place}: parts of this type cannot be passed on; send text or image_url"
-    raise InvalidParameter(sentence, f"{place}.type", "unsupported_value")
+    raise InvalidParameter(
+        f"{place}: parts of this type cannot be passed on; send text or image_url", f"{place}.type", "unsupported_value"
+    )
 
 
 def read_image(place: str, url: str) -> ImagePart:
@@ -108,8 +117,11 @@ def read_image(place: str, url: str) -> ImagePart:
     # An image in a URL may have megabytes: the expression looks at its head alone.
     data_url = _DATA_URL.match(url, 0, MAX_DATA_URL_HEAD)
     if data_url is None:
-        sentence = f"{place} must be an http or https URL, or a data URL such as data:image/png;base64,..."
-        raise InvalidParameter(sentence, place, "invalid_value")
+        raise InvalidParameter(
+            f"{place} must be an http or https URL, or a data URL such as data:image/png;base64,...",
+            place,
+            "invalid_value",
+        )
     return ImagePart(media_type=data_url["type"].lower(), data=url[data_url.end() :])
 
 
@@ -118,3 +130,71 @@ def _read_call(place: str, call: AssistantCall) -> ToolCall:
         raise InvalidParameter(f"{place} must be the call of a function", f"{place}.type", "unsupported_value")
     signature = call.extra_content.tokengrid.signature if call.extra_content else None
     return ToolCall(call.id, call.function.name, call.function.arguments, signature)
+
+
+WORDS = frozenset({"auto", "none", "required"})
+"""Choices that name no tool."""
+
+
+def read_tools(tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
+    """The functions that the model may call.
+
+    Raises:
+        InvalidParameter: one is no function.
+    """
+    functions = (_function_of(f"tools[{number}]", tool) for number, tool in enumerate(tools))
+    return tuple(make_tool(each.name, each.description, each.parameters, strict=each.strict) for each in functions)
+
+
+def make_tool(
+    name: str, description: str | None, parameters: dict[str, Any] | None, *, strict: bool | None = None
+) -> Tool:
+    """A function that the model may call. Without parameters it has an object without properties."""
+    tool = Tool(name, description or "", strict=bool(strict))
+    return tool if parameters is None else msgspec.structs.replace(tool, parameters=parameters)
+
+
+def _function_of(place: str, tool: FunctionTool) -> Function:
+    if tool.type != "function":
+        raise InvalidParameter(
+            f"{place}: tools of this type cannot be passed on; send functions", f"{place}.type", "unsupported_value"
+        )
+    if tool.function is None:
+        raise InvalidParameter(f"{place}.function is missing", f"{place}.function", "missing_required_parameter")
+    return tool.function
+
+
+def read_tool_choice(choice: str | ToolChoice | None, tools: Sequence[Tool]) -> tuple[str | None, tuple[str, ...]]:
+    """The record's `tool_choice` and `allowed_tools`.
+
+    Raises:
+        InvalidParameter: the choice is none, or names a tool that is not there.
+    """
+    if choice is None or isinstance(choice, str):
+        if choice is not None and choice not in WORDS:
+            raise InvalidParameter('tool_choice must be "auto", "none", "required" or an object', "tool_choice")
+        return choice, ()
+    if choice.type == "function" and choice.function is not None:
+        return _known(choice.function.name, {tool.name for tool in tools}, "tool_choice.function.name"), ()
+    if choice.type == "allowed_tools" and choice.allowed_tools is not None:
+        return choice.allowed_tools.mode, _read_allowed(choice.allowed_tools, tools)
+    raise InvalidParameter(
+        "tool_choice must have the type function, with `function`, or allowed_tools, with `allowed_tools`",
+        "tool_choice.type",
+        "unsupported_value",
+    )
+
+
+def _read_allowed(allowed: AllowedTools, tools: Sequence[Tool]) -> tuple[str, ...]:
+    place = "tool_choice.allowed_tools.tools"
+    if not allowed.tools:
+        raise InvalidParameter(f'{place} must name at least one tool; to allow none, send "none" as tool_choice', place)
+    functions = (_function_of(f"{place}[{number}]", tool) for number, tool in enumerate(allowed.tools))
+    names = {tool.name for tool in tools}
+    return tuple(_known(function.name, names, place) for function in functions)
+
+
+def _known(name: str, names: Set[str], place: str) -> str:
+    if name not in names:
+        raise InvalidParameter(f"{place}: this is the name of none of the tools", place, "invalid_value")
+    return name

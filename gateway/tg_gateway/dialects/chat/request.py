@@ -5,13 +5,49 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects import FoundModel, InvalidParameter, list_unknown
+from tg_gateway.dialects import Call, Catalogue, FoundModel, InvalidParameter, list_unknown
 from tg_gateway.dialects.chat.body import ChatBody, ChatMessage, ImageUrl
-from tg_gateway.dialects.chat.messages import read_messages
+from tg_gateway.dialects.chat.failures import refuse_unsupported
+from tg_gateway.dialects.chat.messages import read_messages, read_tool_choice, read_tools
 from tg_gateway.dialects.chat.sampling import read_form, read_sampling
-from tg_gateway.dialects.chat.tools import read_tool_choice, read_tools
 from tg_schema import Message, TextCompletionRequest
+from tg_schema.errors import NotFound
 from tg_schema.text_completion import Effort, Foreign, Reasoning
+
+PLACEHOLDERS: Final = frozenset({"tgi", "dummy"})
+"""What TGI's clients (`text-generation`, `huggingface_hub`) send as the model of a chat, since their server has one.
+
+Each stands for the default flow's model, unless a model has that name.
+"""
+
+
+def find_asked_model(call: Call, model: str | None, *, required: bool = True) -> FoundModel:
+    """What a body's `model` means; from here on the log names its flow.
+
+    Args:
+        call: the request.
+        model: what the body says.
+        required: whether it must name one; otherwise it is the default flow's.
+
+    Raises:
+        InvalidParameter: the body names none.
+        NotFound: there is no such model.
+    """
+    if required and not model:
+        raise InvalidParameter("model is missing: name one of GET /v1/models", "model", "missing_required_parameter")
+    found = _find(call.catalogue, model)
+    call.route = found.route
+    return found
+
+
+def _find(catalogue: Catalogue, model: str | None) -> FoundModel:
+    try:
+        return catalogue.find_model(model)
+    except NotFound:
+        if model in PLACEHOLDERS:
+            return catalogue.find_model(None)
+        raise
+
 
 PASSED_ON: Final = ("verbosity", "prediction", "prompt_cache_retention", "prompt_cache_options")
 """Fields that only OpenAI's API knows."""
@@ -34,7 +70,7 @@ def list_ignored(data: bytes, body: ChatBody, found: FoundModel) -> Iterator[str
 
 
 def _has_detail(message: ChatMessage) -> bool:
-    """Whether it says how closely to look at an image; "auto" says nothing."""
+    """Whether the message says how closely to look at an image; "auto" says nothing."""
     parts = () if message.content is None or isinstance(message.content, str) else message.content
     return any(isinstance(part.image_url, ImageUrl) and part.image_url.detail not in {None, "auto"} for part in parts)
 
@@ -90,22 +126,18 @@ def read_request(body: ChatBody, found: FoundModel) -> TextCompletionRequest:
 
 
 def _check(body: ChatBody) -> None:
-    for name, advice in _REFUSED.items():
-        if getattr(body, name) is not None:
-            raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
+    refuse_unsupported(body, _REFUSED)
     limits = {body.max_tokens, body.max_completion_tokens} - {None}
-    for refused, field, code, sentence in (
+    InvalidParameter.refuse_first(
         (body.modalities not in {None, ("text",)}, "modalities", "unsupported_value", 'modalities must be ["text"]'),
         # 0 is what some clients send for none.
         (body.top_logprobs and not body.logprobs, "top_logprobs", None, "top_logprobs: send it with logprobs = true"),
         (len(limits) > 1, "max_tokens", None, "max_tokens differs from max_completion_tokens; send the latter alone"),
-    ):
-        if refused:
-            raise InvalidParameter(sentence, field, code)
+    )
 
 
 def read_effort(effort: Effort | None, found: FoundModel) -> Reasoning | None:
-    """How much to think. No thinking is what a model that does not reason has anyway."""
+    """How much to think; None also if a model that does not reason is asked for no thinking."""
     if effort is None or (effort == "none" and "reasoning" not in found.features):
         return None
     return Reasoning(effort)
@@ -122,8 +154,11 @@ def simplify(request: TextCompletionRequest, found: FoundModel, field: str = "me
         system = "\n\n".join(turn.text for turn in instructions) or None
         request = msgspec.structs.replace(request, system=system, prompt=question.text, messages=())
     elif found.route.plain:
-        sentence = f"{field}: this model takes one question of the user, in text, after instructions of the system"
-        raise InvalidParameter(sentence, field, "unsupported_value")
+        raise InvalidParameter(
+            f"{field}: this model takes one question of the user, in text, after instructions of the system",
+            field,
+            "unsupported_value",
+        )
     found.check(request)
     return request
 

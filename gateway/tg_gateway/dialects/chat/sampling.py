@@ -3,7 +3,7 @@
 The fields are those of OpenAI's API reference, and vLLM's further ones.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 
@@ -97,11 +97,6 @@ class SamplingBody(VllmSampling, frozen=True, kw_only=True):
     prompt_cache_key: str | None = None
 
 
-_OBJECTS: Final = frozenset({"json", "json_object"})
-"""Types of an answer in JSON: TGI's name, and OpenAI's."""
-_FORMATS: Final = _OBJECTS | {"text", "json_schema", "regex"}
-
-
 def read_sampling(
     body: SamplingBody, *, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None = None
 ) -> Sampling | None:
@@ -116,13 +111,17 @@ def read_sampling(
     Raises:
         InvalidParameter: a stop string is empty, or fields contradict each other.
     """
-    if body.stream_options is not None and not body.stream:
-        raise InvalidParameter("stream_options: send it with stream = true alone", "stream_options")
-    if (body.best_of or MAX_CHOICES) < (body.n or 1):
-        raise InvalidParameter("best_of must not be less than n", "best_of")
     stop = (body.stop,) if isinstance(body.stop, str) else body.stop or ()
-    if "" in stop:
-        raise InvalidParameter("stop: a stop string must not be empty", "stop")
+    InvalidParameter.refuse_first(
+        (
+            body.stream_options is not None and not body.stream,
+            "stream_options",
+            None,
+            "stream_options: send it with stream = true alone",
+        ),
+        ((body.best_of or MAX_CHOICES) < (body.n or 1), "best_of", None, "best_of must not be less than n"),
+        ("" in stop, "stop", None, "stop: a stop string must not be empty"),
+    )
     sampling = Sampling(
         temperature=body.temperature,
         top_p=body.top_p,
@@ -156,50 +155,49 @@ def read_form(body: SamplingBody) -> dict[str, Any]:
     Raises:
         InvalidParameter: a record cannot express the form, or there are two forms.
     """
-    outputs = body.structured_outputs or StructuredOutputs()
-    if outputs.grammar is not None or outputs.structural_tag is not None:
-        sentence = "structured_outputs: send json, regex or choice"
-        raise InvalidParameter(sentence, "structured_outputs", "unsupported_value")
-    form = body.response_format or ResponseFormat("text")
-    if form.type not in _FORMATS:
-        sentence = f"response_format.type must be one of {', '.join(sorted(_FORMATS))}"
-        raise InvalidParameter(sentence, "response_format.type", "invalid_value")
-    schema, regex = _read_schema(form), _read_regex(form)
-    for name, ours, theirs in (("json", outputs.json, schema), ("regex", outputs.regex, regex)):
-        if ours is not None and theirs is not None:
-            sentence = f"structured_outputs.{name}: response_format has one too; send one of them"
-            raise InvalidParameter(sentence, "structured_outputs")
-    plain = form.type in _OBJECTS and schema is None
+    ours, form = body.structured_outputs or StructuredOutputs(), body.response_format or ResponseFormat("text")
+    if ours.grammar is not None or ours.structural_tag is not None:
+        raise InvalidParameter(
+            "structured_outputs: send json, regex or choice", "structured_outputs", "unsupported_value"
+        )
+    theirs = _read_format(form)
+    for name in ("json", "regex"):
+        if getattr(ours, name) is not None and getattr(theirs, name) is not None:
+            raise InvalidParameter(
+                f"structured_outputs.{name}: response_format has one too; send one of them", "structured_outputs"
+            )
     named = (form.json_schema if form.type == "json_schema" else None) or JsonSchema()
     return {
-        "response_format": "json" if plain else None,
-        "schema": outputs.json if schema is None else schema,
+        "response_format": "json" if form.type in {"json", "json_object"} and theirs.json is None else None,
+        "schema": ours.json if theirs.json is None else theirs.json,
         "schema_name": named.name,
         "schema_description": named.description,
         "schema_strict": bool(named.strict),
-        "regex": outputs.regex if regex is None else regex,
-        "choice": outputs.choice or (),
+        "regex": ours.regex if theirs.regex is None else theirs.regex,
+        "choice": ours.choice or (),
     }
 
 
-def _read_regex(form: ResponseFormat) -> str | None:
-    if form.type != "regex":
-        return None
-    if not isinstance(form.value, str) or not form.value:
-        place = "response_format.value"
-        raise InvalidParameter(f"{place} must be the text of a regular expression", place, "invalid_value")
-    return form.value
+def _read_format(form: ResponseFormat) -> StructuredOutputs:
+    """The schema or the expression of `response_format`, in vLLM's form."""
+    match form.type, form.value:
+        case "text", _:
+            return StructuredOutputs()
+        case "json" | "json_object", None | dict() as schema:
+            return StructuredOutputs(json=schema)
+        case "json" | "json_object", _:
+            raise _refuse_format("value", "must be a JSON schema, which is an object")
+        case "regex", str() as regex if regex:
+            return StructuredOutputs(regex=regex)
+        case "regex", _:
+            raise _refuse_format("value", "must be the text of a regular expression")
+        case "json_schema", _:
+            if form.json_schema is None or form.json_schema.schema is None:
+                raise _refuse_format("json_schema.schema", "is missing", "missing_required_parameter")
+            return StructuredOutputs(json=form.json_schema.schema)
+        case _:
+            raise _refuse_format("type", "must be one of json, json_object, json_schema, regex, text")
 
 
-def _read_schema(form: ResponseFormat) -> dict[str, Any] | None:
-    if form.type in _OBJECTS:
-        if isinstance(form.value, str):
-            place = "response_format.value"
-            raise InvalidParameter(f"{place} must be a JSON schema, which is an object", place, "invalid_value")
-        return form.value
-    if form.type != "json_schema":
-        return None
-    if form.json_schema is None or form.json_schema.schema is None:
-        place = "response_format.json_schema.schema"
-        raise InvalidParameter(f"{place} is missing", place, "missing_required_parameter")
-    return form.json_schema.schema
+def _refuse_format(field: str, words: str, code: str = "invalid_value") -> InvalidParameter:
+    return InvalidParameter(f"response_format.{field} {words}", f"response_format.{field}", code)

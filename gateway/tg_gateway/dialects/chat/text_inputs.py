@@ -30,11 +30,19 @@ def read_inputs(field: str, given: TextInputs | None, most: int) -> tuple[TextIn
         several = tuple(each for each in given if not isinstance(each, int))
         ids = tuple(each for each in given if isinstance(each, int))
         if several and ids:
-            sentence = f"{field}: send token ids, or a list of texts or of lists of token ids, not both"
-            raise InvalidParameter(sentence, field, "invalid_value")
+            raise InvalidParameter(
+                f"{field}: send token ids, or a list of texts or of lists of token ids, not both",
+                field,
+                "invalid_value",
+            )
         inputs = (ids,) if ids else several
-    if not inputs or not all(inputs):
-        raise InvalidParameter(f"{field} must not be empty, nor anything in it", field, "invalid_value")
-    if len(inputs) > most:
-        raise InvalidParameter(f"{field} may have at most {most} entries; ask several times", field, "invalid_value")
+    InvalidParameter.refuse_first(
+        (
+            not inputs or not all(inputs),
+            field,
+            "invalid_value",
+            f"{field} must not be empty, nor anything in it",
+        ),
+        (len(inputs) > most, field, "invalid_value", f"{field} may have at most {most} entries; ask several times"),
+    )
     return inputs

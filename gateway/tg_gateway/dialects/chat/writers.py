@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects import Tally, Writer, is_text_alone, server_sent_event
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.chat.choice import StreamedChoice, make_choices
-from tg_gateway.dialects.chat.shapes import ChatCompletion, ChunkChoice
-from tg_gateway.dialects.chat.usage import add_usage, describe_usage
+from tg_gateway.dialects.chat.shapes import ChatCompletion, ChunkChoice, describe_usage
 from tg_schema import TextCompletionResponse, TgError, Usage, decode, encode
 from tg_schema.errors import ProtocolError
 
@@ -43,7 +42,7 @@ class ChunkWriter(Writer[TextCompletionResponse]):
         self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
         self._style = style
         self._include_usage = include_usage
-        self._usage = Usage()
+        self._tally = Tally()
 
     @abstractmethod
     def finish(self) -> Iterable[bytes]:
@@ -60,7 +59,7 @@ class ChunkWriter(Writer[TextCompletionResponse]):
     @override
     def end(self) -> bytes:
         events = [*self.finish()]
-        usage = describe_usage(self._usage) if self._include_usage else None
+        usage = describe_usage(self._tally.usage) if self._include_usage else None
         if usage is not None:
             events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
         return b"".join((*events, DONE))
@@ -132,7 +131,7 @@ class ChatStreamWriter(ChunkWriter):
             return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)
         if record.model and not self._is_named:
             self._name(record.model)
-        self._usage = add_usage(self._usage, record)
+        self._tally.add(record)
         opened = b"" if choice.started or len(self._choices) == 1 else self._open()
         return opened + self._frame(choice.write(record))
 

@@ -6,7 +6,6 @@ from tg_gateway.dialects.embeddings.vectors import (
     MAX_INPUTS,
     EncodedVectors,
     Vector,
-    VectorRequests,
     VectorWriter,
     make_vector_requests,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "MOUNTS",
     "EncodedVectors",
     "Vector",
-    "VectorRequests",
     "VectorWriter",
     "VectorsBody",
     "make_vector_requests",

@@ -26,16 +26,17 @@ from tg_gateway.dialects.chat import (
     decode_body,
     find_asked_model,
     read_inputs,
+    refuse_unsupported,
 )
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
 from tg_gateway.dialects.embeddings.vectors import (
     MAX_INPUTS,
-    VectorRequests,
     VectorUsage,
     VectorWriter,
     make_vector_requests,
 )
 from tg_gateway.dialects.embeddings.writers import EmbeddingsWriter, Ranking, RerankWriter, Scores, ScoreWriter
+from tg_schema import TextCompletionRequest
 
 _describe = partial(Description, group="Vectors and scores", failure=Failure, raises=ASKING)
 _DOCUMENTS: Final[Any] = ("Cats purr.", "Brokers carry messages.")
@@ -102,11 +103,11 @@ class EmbeddingsApi(OpenAiShaped):
                 asked, writer = _read_score(body, found)
             case RerankBody():
                 asked, writer = _read_rerank(body, found)
-        writer.headers = show_ignored(DIALECT, list_unknown(call.body, type(body)))
-        return Ask(found.route, Batch(asked.requests, uniform=True), writer, streaming=False)
+        ignored = show_ignored(DIALECT, list_unknown(call.body, type(body)))
+        return Ask(found.route, Batch(asked, uniform=True), writer, streaming=False, headers=ignored)
 
 
-_Asked = tuple[VectorRequests, VectorWriter]
+_Asked = tuple[tuple[TextCompletionRequest, ...], VectorWriter]
 
 
 def _read_embeddings(body: EmbeddingsBody, found: FoundModel) -> _Asked:
@@ -126,9 +127,7 @@ def _read_score(body: ScoreBody, found: FoundModel) -> _Asked:
 
 
 def _read_rerank(body: RerankBody, found: FoundModel) -> _Asked:
-    if body.max_chunks_per_doc is not None:
-        sentence = "max_chunks_per_doc is not supported: documents are not cut in chunks; leave it out"
-        raise InvalidParameter(sentence, "max_chunks_per_doc", "unsupported_parameter")
+    refuse_unsupported(body, {"max_chunks_per_doc": "documents are not cut in chunks; leave it out"})
     query = read_inputs("query", body.query, MAX_INPUTS)
     documents = body.documents
     texts = None if documents is None else tuple(each if isinstance(each, str) else each.text for each in documents)

@@ -16,7 +16,7 @@ class PairScores:
     """The cosine of the angle between the vectors of each pair; a vector is kept until its pairs are scored.
 
     Args:
-        lefts: texts of the first list; they come first. One is paired with all of the second.
+        lefts: how many texts the first list has; they come first. A single one is paired with all of the second list.
         rights: texts of the second list.
 
     Attributes:
@@ -26,7 +26,6 @@ class PairScores:
     def __init__(self, lefts: int, rights: int) -> None:
         self.scores = [0.0] * rights
         self._lefts = lefts
-        self._only: Vector | None = None
         self._waiting: dict[int, Vector] = {}
         self._numbers = 0
 
@@ -34,42 +33,31 @@ class PairScores:
         """The vector of a text, numbered through both lists.
 
         Raises:
-            ProtocolError: it has not as many numbers as that of its pair.
+            ProtocolError: the vectors of a pair differ in length.
             TooLarge: too many vectors wait.
         """
-        if self._lefts > 1:
-            self._pair(number % self._lefts, vector)
-        elif number:
-            self._compare(number - 1, vector)
-        else:
-            self._only = vector
-            for place, other in self._waiting.items():
-                self._score(place, vector, other)
-            self._waiting.clear()
+        self._keep(number, vector)
+        for left, right in self._list_pairs(number):
+            if left in self._waiting and right in self._waiting:
+                self._score(right - self._lefts, self._waiting[left], self._waiting[right])
+                # If the first list has only one text, its vector waits on for the rest of the second list.
+                for scored in (right,) if self._lefts == 1 else (left, right):
+                    self._numbers -= len(self._waiting.pop(scored))
 
-    def _compare(self, place: int, vector: Vector) -> None:
-        """Compare with the only vector of the first list."""
-        if self._only is None:
-            self._keep(place, vector)
-        else:
-            self._score(place, self._only, vector)
+    def _list_pairs(self, number: int) -> list[tuple[int, int]]:
+        """The numbers of the pairs that this text may complete."""
+        if self._lefts == 1:
+            return [(0, right) for right in ({number} if number else self._waiting.keys() - {0})]
+        left = number % self._lefts
+        return [(left, left + self._lefts)]
 
-    def _pair(self, place: int, vector: Vector) -> None:
-        """Compare with the other vector of the same place."""
-        if place in self._waiting:
-            other = self._waiting.pop(place)
-            self._numbers -= len(other)
-            self._score(place, other, vector)
-        else:
-            self._keep(place, vector)
-
-    def _keep(self, place: int, vector: Vector) -> None:
+    def _keep(self, number: int, vector: Vector) -> None:
         """Keep a vector until its pair comes, as an array: a tuple would take four times as much memory."""
         self._numbers += len(vector)
         if self._numbers > MAX_WAITING_NUMBERS:
             self._waiting.clear()
             raise TooLarge("the vectors of these texts are too large to be compared; ask for fewer at a time")
-        self._waiting[place] = array("d", vector)
+        self._waiting[number] = array("d", vector)
 
     def _score(self, place: int, one: Vector, other: Vector) -> None:
         if len(one) != len(other):

@@ -5,7 +5,7 @@ Each vector is used when it comes, and is not kept.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import msgspec
@@ -24,24 +24,9 @@ INPUTS_PER_REQUEST: Final = 64
 """Inputs of one request record: several processors share the work of a long list."""
 
 
-@dataclass(frozen=True, slots=True)
-class VectorRequests:
-    """What has to be asked.
-
-    Attributes:
-        requests: the records.
-        starts: for each of them, the number of its first input.
-        count: all inputs.
-    """
-
-    requests: tuple[TextCompletionRequest, ...]
-    starts: tuple[int, ...]
-    count: int
-
-
 def make_vector_requests(
     body: VectorsBody, found: FoundModel, lists: Sequence[tuple[Purpose | None, Sequence[TextInput]]], **fields: Any
-) -> VectorRequests:
+) -> tuple[TextCompletionRequest, ...]:
     """The requests for the vectors of all lists, numbered through.
 
     Args:
@@ -54,29 +39,29 @@ def make_vector_requests(
         BadRequest: the model is a plain peer's, or a field asks for what no record has.
     """
     if body.truncate_prompt_tokens not in {None, -1}:
-        sentence = "truncate_prompt_tokens must be -1: texts are cut at the model's context, or not at all"
-        raise InvalidParameter(sentence, "truncate_prompt_tokens", "unsupported_value")
-    requests, starts, count = [], [], 0
-    for purpose, inputs in lists:
-        for group in _groups(inputs):
-            requests.append(
-                TextCompletionRequest(
-                    operation="embed",
-                    model=found.model,
-                    adapter=found.adapter,
-                    texts=tuple(each for each in group if isinstance(each, str)),
-                    id_lists=tuple(each for each in group if not isinstance(each, str)),
-                    truncate=body.truncate_prompt_tokens is not None,
-                    purpose=purpose,
-                    user=body.user,
-                    priority=body.priority,
-                    **fields,
-                )
-            )
-            starts.append(count)
-            count += len(group)
+        raise InvalidParameter(
+            "truncate_prompt_tokens must be -1: texts are cut at the model's context, or not at all",
+            "truncate_prompt_tokens",
+            "unsupported_value",
+        )
+    requests = tuple(
+        TextCompletionRequest(
+            operation="embed",
+            model=found.model,
+            adapter=found.adapter,
+            texts=tuple(each for each in group if isinstance(each, str)),
+            id_lists=tuple(each for each in group if not isinstance(each, str)),
+            truncate=body.truncate_prompt_tokens is not None,
+            purpose=purpose,
+            user=body.user,
+            priority=body.priority,
+            **fields,
+        )
+        for purpose, inputs in lists
+        for group in _groups(inputs)
+    )
     found.check(*requests)
-    return VectorRequests(tuple(requests), tuple(starts), count)
+    return requests
 
 
 def _groups(inputs: Sequence[TextInput]) -> list[list[TextInput]]:
@@ -103,16 +88,17 @@ class VectorWriter(BodyWriter[TextCompletionResponse]):
     """Numbers the vectors by their inputs.
 
     Args:
-        asked: the requests that the records answer.
+        requests: the requests that the records answer; not kept, since they may be long.
 
     Attributes:
+        count: the number of their inputs.
         usage: what the provider has counted; None = nothing.
     """
 
-    def __init__(self, asked: VectorRequests) -> None:
-        self._next = list(asked.starts)
-        self._ends = (*asked.starts[1:], asked.count)
-        self._count = asked.count
+    def __init__(self, requests: Sequence[TextCompletionRequest]) -> None:
+        self._ends = tuple(accumulate(len(each.texts) + len(each.id_lists) for each in requests))
+        self._next = [0, *self._ends][: len(requests)]
+        self.count = self._ends[-1] if requests else 0
         self.usage: VectorUsage | None = None
 
     @override
@@ -175,5 +161,5 @@ class EncodedVectors:
         self._encoded[number] = encoded
 
     def join(self) -> bytes:
-        """All, with commas between them."""
+        """Join all vectors, with commas between them."""
         return b",".join(self._encoded)

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from tg_gateway.dialects.chat import NamedAnswer
 from tg_gateway.dialects.embeddings.similarity import PairScores
-from tg_gateway.dialects.embeddings.vectors import EncodedVectors, Vector, VectorRequests, VectorUsage, VectorWriter
-from tg_schema import encode
+from tg_gateway.dialects.embeddings.vectors import EncodedVectors, Vector, VectorUsage, VectorWriter
+from tg_schema import TextCompletionRequest, encode
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -58,15 +58,15 @@ class ScoreWriter(VectorWriter):
     """Scores each of the second list of texts.
 
     Args:
-        asked: the requests that the records answer.
+        requests: those that the records answer.
         model: the name that the answer says.
         lefts: how many texts the first list has.
     """
 
-    def __init__(self, asked: VectorRequests, model: str, lefts: int) -> None:
-        super().__init__(asked)
+    def __init__(self, requests: Sequence[TextCompletionRequest], model: str, lefts: int) -> None:
+        super().__init__(requests)
         self._model = model
-        self._pairs = PairScores(lefts, asked.count - lefts)
+        self._pairs = PairScores(lefts, self.count - lefts)
 
     @override
     def take(self, number: int, vector: Vector) -> None:
@@ -82,7 +82,7 @@ class RerankWriter(ScoreWriter):
     """Ranks documents by their scores with one query.
 
     Args:
-        asked: the requests that the records answer.
+        requests: those that the records answer.
         model: the name that the answer says.
         documents: their texts.
         most: how many to tell.
@@ -90,9 +90,15 @@ class RerankWriter(ScoreWriter):
     """
 
     def __init__(
-        self, asked: VectorRequests, model: str, documents: Sequence[str], most: int, *, with_text: bool
+        self,
+        requests: Sequence[TextCompletionRequest],
+        model: str,
+        documents: Sequence[str],
+        most: int,
+        *,
+        with_text: bool,
     ) -> None:
-        super().__init__(asked, model, 1)
+        super().__init__(requests, model, 1)
         self._documents = documents
         self._most = most
         self._with_text = with_text
@@ -111,16 +117,16 @@ class EmbeddingsWriter(VectorWriter):
     """Encodes each embedding when it comes.
 
     Args:
-        asked: the requests that the records answer.
+        requests: those that the records answer.
         model: the name that the answer says.
         in_base64: whether vectors are little-endian 32-bit floats in base64, which the SDKs ask for.
     """
 
-    def __init__(self, asked: VectorRequests, model: str, *, in_base64: bool) -> None:
-        super().__init__(asked)
+    def __init__(self, requests: Sequence[TextCompletionRequest], model: str, *, in_base64: bool) -> None:
+        super().__init__(requests)
         self._model = model
         self._in_base64 = in_base64
-        self._embeddings = EncodedVectors(asked.count)
+        self._embeddings = EncodedVectors(self.count)
 
     @override
     def take(self, number: int, vector: Vector) -> None:

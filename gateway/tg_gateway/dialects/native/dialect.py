@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -20,11 +21,13 @@ from tg_gateway.dialects import (
     Description,
     Dialect,
     ExpiredStream,
+    IdempotencyKey,
+    Keeping,
     Mount,
     Socket,
     StreamedAnswer,
     Writer,
-    server_sent_event,
+    digest_request,
     text_frame,
 )
 from tg_gateway.dialects.native import envelope
@@ -36,12 +39,22 @@ from tg_gateway.dialects.native.request_bodies import PromptBody
 from tg_gateway.dialects.native.services import (
     SERVICES,
     AttachedWriter,
+    EventWriter,
     MessageWriter,
     NativeService,
     frame_whole,
     service_of,
 )
-from tg_gateway.dialects.native.streams import CANCEL, READ, StreamQuery, cancel_stream, read_stream
+from tg_gateway.dialects.native.streams import (
+    CANCEL,
+    LIST,
+    READ,
+    ListQuery,
+    StreamQuery,
+    cancel_stream,
+    list_streams,
+    read_stream,
+)
 from tg_gateway.dialects.native.usage import UsageQuery, ask_usage
 from tg_schema import (
     AGENT,
@@ -55,9 +68,8 @@ from tg_schema import (
     TgError,
     decode,
 )
-from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, Unauthorized, Unavailable
-from tg_schema.live import LiveDocument, StoppedStream
-from tg_schema.response import Response
+from tg_schema.errors import AccessDenied, BadRequest, BusError, NotFound, RateLimited, Unauthorized, Unavailable
+from tg_schema.live import ListedStream, ListedStreams, LiveDocument, StoppedStream
 from tg_schema.served_model import ServedModels
 from tg_schema.service_spec import USAGE
 from tg_schema.usage_report import UsageResponse
@@ -88,7 +100,8 @@ class NativeConversation(Conversation):
     def take(self, message: bytes) -> None:
         size = len(message)
         try:
-            # Before it is read, which would hold up all other clients. Without a key the limit is that of an envelope.
+            # Check the size before the message is read, which would hold up all other clients. Without a key the limit
+            # is an envelope's.
             if size > envelope.ENVELOPE_BYTES and self._socket.key is None:
                 raise Unauthorized("auth failure")
             self._socket.check_size(size - envelope.ENVELOPE_BYTES)
@@ -130,26 +143,37 @@ class NativeConversation(Conversation):
             self._send(envelope.response(envelope.opening(asked.id), answer, last=True))
         else:
             route = socket.catalogue.find_service(asked.flow, asked.service)
-            self._ask(asked.id, asked.flow, route, bytes(asked.request))
+            self._ask(asked.id, asked, route)
 
-    def _ask(self, name: envelope.Id, flow: str | None, route: Route[Any, Any], body: bytes) -> None:
-        service = service_of(route.spec)
-        message = MessageWriter(service, name)
+    def _ask(self, name: envelope.Id, sent: envelope.Envelope, route: Route[Any, Any]) -> None:
+        service, flow, body = service_of(route.spec), sent.flow, bytes(sent.request)
+        message, word = MessageWriter(service, name), sent.request_key
+        keeping = Keeping(
+            sent.keep,
+            attach=partial(AttachedWriter, service, name),
+            announce=lambda stream: text_frame(envelope.kept(envelope.opening(name), stream)),
+        )
 
         def parse() -> Ask:
             chosen, request = route, service.parse(body)
             if isinstance(request, TextCompletionRequest) and request.model:
                 chosen, request = self._socket.catalogue.choose_model(flow, route, request)
             if request.streaming:
-                return Ask(chosen, request, message, streaming=True)
+                return Ask(chosen, request, message, streaming=True, keeping=keeping)
             whole = CompletionWriter(partial(frame_whole, service=service, name=name), record=route.spec.response)
-            return Ask(chosen, request, whole, streaming=False)
+            return Ask(chosen, request, whole, streaming=False, keeping=keeping)
 
-        self._socket.ask(name, route, len(body), parse, message.fail)
+        async def share() -> Ask:
+            asked = parse()
+            digest = await digest_request(f"{flow}/{service.spec.name}", body)
+            key = IdempotencyKey("request_key", self._socket.key, word or "", digest)
+            return replace(asked, keeping=replace(keeping, key=key))
+
+        self._socket.ask(name, route, len(body), parse if word is None else share, message.fail)
 
     def _attach(self, name: envelope.Id, stream: str, after: int) -> None:
         def restore(form: bytes) -> AttachedWriter:
-            return AttachedWriter(_find_service(form), name)
+            return AttachedWriter(_find_service(form), name, stream)
 
         def fail(error: TgError) -> bytes:
             return text_frame(envelope.failure(envelope.opening(name), error, error.type))
@@ -168,23 +192,6 @@ class NativeConversation(Conversation):
 
     def _send(self, message: bytes) -> None:
         self._socket.send(text_frame(message))
-
-
-class EventWriter(Writer[Any]):
-    """Server-sent events without names."""
-
-    def __init__(self, service: NativeService) -> None:
-        self._service = service
-        self.form = service.spec.name if service.spec.name in SERVICES else None
-        self.record_type = service.spec.response
-
-    @override
-    def write(self, record: Response) -> bytes:
-        return b"data: %b\n\n" % self._service.event(record)
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        return server_sent_event(self._service.failure(error))
 
 
 class Native(Dialect):
@@ -247,14 +254,23 @@ class Native(Dialect):
             path={"stream": "7f3a"},
             raises=(NotFound,),
         ),
+        LIST: _describe(
+            summary="List the streams that are kept for a key, once or as they begin",
+            query=ListQuery,
+            answer=ListedStreams,
+            events=EVENTS,
+            event=ListedStream,
+            raises=(AccessDenied, RateLimited, BusError),
+        ),
         READ: _describe(
             summary="Read a stream that is kept, from any event on",
             query=StreamQuery,
             answer=None,
             events=EVENTS,
             event=dict[str, Any],
+            further={"application/json": None},
             path={"stream": "ks-7f3a"},
-            statuses=(200, 204),
+            statuses=(200, 204, 304),
             raises=_ABOUT_KEPT,
         ),
         CANCEL: _describe(
@@ -343,6 +359,7 @@ def _find(call: Call) -> Route[Any, Any]:
 _ABOUT_STREAMS: Final[Mapping[str, Callable[[Call], Awaitable[Answer | StreamedAnswer]]]] = {
     LIVE: show_live,
     STOP: stop_stream,
+    LIST: list_streams,
     READ: read_stream,
     CANCEL: cancel_stream,
 }
@@ -355,9 +372,10 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("GET", "/api/v1/usage", NATIVE, USAGE.name),
     Mount("GET", "/api/v1/live", NATIVE, LIVE),
     Mount("POST", "/api/v1/live/streams/{stream}/stop", NATIVE, STOP),
+    Mount("GET", "/v1/streams", NATIVE, LIST, guest=True),
     Mount("GET", "/v1/streams/{stream}", NATIVE, READ, guest=True),
     Mount("POST", "/v1/streams/{stream}/cancel", NATIVE, CANCEL, guest=True),
-    # A browser loads them before anybody can type a key.
+    # A browser loads the page and its files before anybody can type a key.
     Mount("GET", "/", NATIVE, PAGE, accept="text/html", keyless=True),
     Mount("GET", "/page/{file}", NATIVE, PAGE, keyless=True),
     Mount("GET", "/api/v1/socket", NATIVE, "socket", socket=True, keyless=True),

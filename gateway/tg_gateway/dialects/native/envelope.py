@@ -1,14 +1,15 @@
 """WebSocket message <-> values: the multiplexer's envelope, as TrustGraph's clients speak it.
 
-    client: {"type":"auth","token"}   {"id","service","flow"?,"request"}   {"id","cancel":true}
+    client: {"type":"auth","token"}   {"id","service","flow"?,"request","keep"?,"request_key"?}   {"id","cancel":true}
             {"id","attach","offset"?}
     server: {"type":"auth-ok","default_workspace"}   {"type":"auth-failed","error"}
-            {"id","response","complete"}*
+            {"id","stream","complete":false}: to `keep`, at once
+            {"id","stream"?,"offset"?,"response","complete"}*
             {"id","error":{"message","type","retry_after"?},"complete":true}
             {"error":{"message","type"},"complete":false}: a message with the id of a running request was refused
 
-`cancel`, `attach` and `retry_after` (seconds) are ours. An error always stands in the envelope, never inside
-`response`: all clients understand that form.
+`cancel`, `attach`, `keep`, `request_key`, `stream`, `offset` and `retry_after` (seconds) are ours. An error always
+stands in the envelope, never inside `response`: all clients understand that form.
 """
 
 import re
@@ -40,8 +41,10 @@ class Envelope(msgspec.Struct, frozen=True):
     service: str | None = None
     flow: str | None = None
     request: msgspec.Raw = msgspec.Raw()
+    request_key: str | None = None
     cancel: bool = False
     attach: str | None = None
+    keep: str | None = None
     offset: Annotated[int, msgspec.Meta(ge=-1, le=10**12)] = -1
 
 
@@ -74,7 +77,7 @@ def id_of(message: bytes) -> Id | None:
         name = decode(_Id, message).id
     except BadRequest:
         return None
-    # To Python `true` is a number.
+    # In Python, `true` is a number too.
     return name if isinstance(name, str | int) and not isinstance(name, bool) else None
 
 
@@ -88,13 +91,18 @@ def opening(request: Id) -> bytes:
     return b'{"id":%b,' % encode(request)
 
 
+def kept(opened: bytes, stream: str) -> bytes:
+    """The message that tells under which id a response is kept."""
+    return b'%b"stream":%b,"complete":false}' % (opened, encode(stream))
+
+
 def response(opened: bytes, body: bytes, *, last: bool) -> bytes:
     """One response. `body` is its JSON."""
     return b'%b"response":%b,"complete":%b}' % (opened, body, b"true" if last else b"false")
 
 
 def failure(opened: bytes, error: TgError, kind: str) -> bytes:
-    """The last response of a request that failed; `opened` is `{` where the message had no id."""
+    """The last response of a request that failed; `opened` as `opening` begins it, or `{` if the message had no id."""
     return opened + encode(_Error(_Message(error.message, kind, error.retry_after), complete=True))[1:]
 
 

@@ -28,7 +28,7 @@ _NO_FLOW: Final[Mapping[str, Any]] = {
     "description": "",
     "parameters": {},
 }
-"""The fields of every answer about flows, as far as it says nothing."""
+"""The fields of every answer about flows, with the values that say nothing."""
 _NO_CONFIG: Final = b'{"version":0,"values":[],"directory":[],"config":{}}'
 MODELS: Final = "models"
 """The service that lists the models."""

@@ -1,4 +1,4 @@
-"""GET /api/v1/live -> what this gateway does now, once or as it changes; POST to a stream -> it is stopped."""
+"""GET /api/v1/live -> what all gateways do now, once or as it changes; POST to a stream -> it is stopped."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from tg_schema import encode
 from tg_schema.live import StoppedStream
 
 LIVE: Final = "live"
-"""The operation that shows it."""
+"""The operation that shows what gateways do."""
 STOP: Final = "stop"
 """The operation that stops a stream."""
 
@@ -20,7 +20,7 @@ async def show_live(call: Call) -> Answer | StreamedAnswer:
     """
     if EVENTS in call.headers.get("Accept", ""):
         return StreamedAnswer(call.live.follow(call.sees), EVENTS, Writer.headers, Writer.keep_alive)
-    return Answer(call.live.show(call.sees), headers=Writer.headers)
+    return Answer(await call.live.show(call.sees), headers=Writer.headers)
 
 
 async def stop_stream(call: Call) -> Answer:
@@ -29,5 +29,5 @@ async def stop_stream(call: Call) -> Answer:
     Raises:
         NotFound: as `LiveFigures.stop`.
     """
-    call.live.stop(call.path["stream"], call.sees)
+    await call.live.stop(call.path["stream"], call.sees)
     return Answer(encode(StoppedStream(call.path["stream"])))

@@ -109,6 +109,8 @@ def parse_fields(spec: ServiceSpec[Any, Any], body: bytes) -> Any:
 def parse_completion(body: bytes) -> TextCompletionRequest:
     """`{"system","prompt","streaming", ...}`."""
     request: TextCompletionRequest = parse_fields(TEXT_COMPLETION, body)
+    if request.continuation:
+        raise BadRequest("continuation is set on the bus alone, where an answer's processor has died; leave it out")
     has_prompt = request.prompt or any(turn.content or turn.tool_calls for turn in request.messages)
     if not (has_prompt or request.prompt_ids or request.operation):
         raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")

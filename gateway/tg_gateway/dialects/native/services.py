@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Writer, text_frame
+from tg_gateway.dialects import Writer, server_sent_event, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.failures import encode_agent_failure, encode_failure
 from tg_gateway.dialects.native.request_bodies import parse_agent, parse_completion, parse_fields, parse_prompt
@@ -40,7 +40,7 @@ def event_encoder(
     also: Mapping[str, str] = {},
     order: tuple[str, ...] = (),
 ) -> Callable[[R], bytes]:
-    """What makes the JSON of a record's event.
+    """A function that makes the JSON of a record's event.
 
     Args:
         record: its fields are the event's, in their order, but for `error`.
@@ -82,8 +82,8 @@ class NativeService:
         parse: the request that a body asks for; raises BadRequest, whose message names what is wrong.
         event: the JSON of one record of a stream, or of the whole answer as a single record.
         failure: the JSON of a stream's last event, when it failed after its first byte.
-        parts: the JSON of a whole answer that has several records; None = that of the last one, as an agent's thoughts
-            are no part of its answer.
+        parts: the JSON of a whole answer that has several records; None = only the last record is the answer: an
+            agent's thoughts are no part of it.
     """
 
     spec: ServiceSpec[Any, Any]
@@ -110,7 +110,7 @@ _encode_completion = event_encoder(
 
 
 def _encode_parts(records: Sequence[TextCompletionResponse]) -> bytes:
-    """The first answer and the usage of all; in `parts` all answers, as a stream would have told them."""
+    """The first answer, and the usage of all. `parts` has all answers, as a stream would have sent them."""
     summary = _encode_completion(TextCompletionResponse.summarize(records))
     parts = map(_encode_completion, TextCompletionResponse.arrange(records))
     return b'%b,"parts":[%b]}' % (summary[:-1], b",".join(parts))
@@ -125,7 +125,7 @@ _encode_agent = event_encoder(
 
 
 def _encode_prompt_event(record: PromptResponse) -> bytes:
-    """Text or an object; one of them always stands."""
+    """A text or an object; one of them is always there."""
     if record.text is None and record.object is None:
         record = msgspec.structs.replace(record, text="")
     return _encode_prompt(record)
@@ -156,10 +156,31 @@ def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
     return NativeService(spec, partial(parse_fields, spec), event)
 
 
+class EventWriter(Writer[Any]):
+    """Server-sent events without names."""
+
+    def __init__(self, service: NativeService) -> None:
+        self._service = service
+        self.form = service.spec.name if service.spec.name in SERVICES else None
+        self.record_type = service.spec.response
+
+    @override
+    def write(self, record: Response) -> bytes:
+        return b"data: %b\n\n" % self._service.event(record)
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return server_sent_event(self._service.failure(error))
+
+
 class MessageWriter(Writer[Any]):
     """WebSocket messages, each event in an envelope."""
 
+    keep_alive = b""
+
     def __init__(self, service: NativeService, name: envelope.Id) -> None:
+        self.form = service.spec.name if service.spec.name in SERVICES else None
+        self.record_type = service.spec.response
         self._event = service.event
         self._opened = envelope.opening(name)
 
@@ -173,14 +194,11 @@ class MessageWriter(Writer[Any]):
 
 
 class AttachedWriter(MessageWriter):
-    """WebSocket messages of a stream that is kept; each says the number of its event."""
+    """WebSocket messages of a stream that is kept; each says the number of its event, and the first one its id."""
 
-    keep_alive = b""
-
-    def __init__(self, service: NativeService, name: envelope.Id) -> None:
+    def __init__(self, service: NativeService, name: envelope.Id, stream: str) -> None:
         super().__init__(service, name)
-        self.record_type = service.spec.response
-        self._id, self._number = name, -1
+        self._id, self._stream, self._number = name, stream, -1
 
     @override
     def write(self, record: Response) -> bytes:
@@ -194,7 +212,8 @@ class AttachedWriter(MessageWriter):
 
     def _count(self) -> None:
         self._number += 1
-        self._opened = b'%b"offset":%d,' % (envelope.opening(self._id), self._number)
+        stream = b"" if self._number else b'"stream":%b,' % encode(self._stream)
+        self._opened = b'%b%b"offset":%d,' % (envelope.opening(self._id), stream, self._number)
 
 
 def frame_whole(records: Sequence[Response], service: NativeService, name: envelope.Id) -> bytes:

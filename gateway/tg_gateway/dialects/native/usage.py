@@ -29,7 +29,7 @@ def ask_usage(call: Call) -> Ask:
     """The question that the query means.
 
     Raises:
-        BadRequest: it has a parameter that there is not.
+        BadRequest: it has an unknown parameter.
         NotFound: no flow has the service.
     """
     route = call.route = call.catalogue.find_anywhere(USAGE.name)

@@ -1,12 +1,14 @@
 """A piece of an answer -> JSON in the shape of `/api/chat`, or of `/api/generate`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
+from tg_gateway.dialects.chat import TokenLogprob
 from tg_schema import encode
 
 
@@ -34,17 +36,18 @@ class AnsweredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_calls: tuple[AnsweredCall, ...] = ()
 
 
-class _Generated(msgspec.Struct, frozen=True, omit_defaults=True):
-    response: str
+class _Answer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The fields of both shapes in their order. The last line has all after `done`; an unknown count is left out."""
+
+    model: str
+    created_at: str
+    message: AnsweredMessage | None = None
+    response: str | None = None
     thinking: str | None = None
-
-
-class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The JSON after the text of a piece; the last piece has all of it. A count that was not reported is left out."""
-
-    done: bool
+    # A default that is always on the wire.
+    done: bool = msgspec.field(default_factory=bool)
     done_reason: str | None = None
-    logprobs: tuple[msgspec.Struct, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     total_duration: int | None = None
     load_duration: int | None = None
     prompt_eval_count: int | None = None
@@ -53,71 +56,65 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
     eval_duration: int | None = None
 
 
+class ChatAnswer(_Answer, frozen=True, kw_only=True):
+    """A whole answer of `/api/chat`, or a line of it. The last line has the counts and the nanoseconds."""
+
+    message: AnsweredMessage
+
+
+class GenerateAnswer(_Answer, frozen=True, kw_only=True):
+    """A whole answer of `/api/generate`, or a line of it. The last line has the counts and the nanoseconds."""
+
+    response: str
+
+
 class AnswerShape(ABC):
     """Makes the pieces of one answer.
 
     Args:
         model: its name, as the client said it.
         now: when the request came.
-        own: the same model's own name; an answer by another model, such as an adapter, has that one's name.
+        own: the same model's own name; an answer by another model, such as an adapter, gets the name of the latter.
     """
-
-    _text: bytes
-    """The JSON before the text of a piece that has only text."""
-    _text_end: bytes
 
     def __init__(self, model: str, now: datetime | None = None, own: str | None = None) -> None:
         self._own = own
-        self._asked = (now or datetime.now(UTC)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        self._write_head(model)
+        asked = (now or datetime.now(UTC)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        self._head = {"model": model, "created_at": asked}
 
     def name(self, model: str | None) -> None:
         """Put the answering model's name into the pieces."""
         if model and model != self._own:
-            self._write_head(model)
-
-    def _write_head(self, model: str) -> None:
-        self._head = b'{"model":%b,"created_at":%b' % (encode(model), encode(self._asked))
-        self._text_head = self._head + self._text
-
-    def write_text(self, text: str) -> bytes:
-        """A piece with nothing but text."""
-        return b"%b%b%b" % (self._text_head, encode(text), self._text_end)
+            self._head["model"] = model
 
     def write(
-        self, tail: Tail, text: str = "", thinking: str | None = None, calls: tuple[AnsweredCall, ...] = ()
+        self, text: str = "", thinking: str | None = None, calls: tuple[AnsweredCall, ...] = (), **tail: Any
     ) -> bytes:
-        """Any piece."""
-        return b"%b,%b,%b" % (self._head, self._write_content(text, thinking, calls), encode(tail)[1:])
+        """A piece; `tail` are the fields after its text."""
+        return encode(self._make(text, thinking, calls, **self._head, **tail))
 
     @abstractmethod
-    def _write_content(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
-        """The member, or members, that have the text."""
+    def _make(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...], **others: Any) -> _Answer:
+        """A piece with this content, and these other fields."""
 
 
 class ChatShape(AnswerShape):
     """A message of the assistant."""
 
-    _text = b',"message":{"role":"assistant","content":'
-    _text_end = b'},"done":false}'
-
     @override
-    def _write_content(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
-        return b'"message":' + encode(AnsweredMessage("assistant", text, thinking, calls))
+    def _make(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...], **others: Any) -> ChatAnswer:
+        return ChatAnswer(message=AnsweredMessage("assistant", text, thinking, calls), **others)
 
 
 class GenerateShape(AnswerShape):
     """A text, which has no calls."""
 
-    _text = b',"response":'
-    _text_end = b',"done":false}'
-
     @override
-    def _write_content(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
-        return encode(_Generated(text, thinking))[1:-1]
+    def _make(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...], **others: Any) -> GenerateAnswer:
+        return GenerateAnswer(response=text, thinking=thinking, **others)
 
 
-LOADED: Final = Tail(done=True, done_reason="load")
+LOADED: Final[Mapping[str, Any]] = {"done": True, "done_reason": "load"}
 """The tail of the answer to a request without a prompt: the model is loaded."""
-UNLOADED: Final = Tail(done=True, done_reason="unload")
+UNLOADED: Final[Mapping[str, Any]] = {"done": True, "done_reason": "unload"}
 """The tail of the answer to a request without a prompt and with a `keep_alive` of 0: unload the model."""

@@ -110,7 +110,7 @@ class GenerateBody(AnswerBody, frozen=True, kw_only=True):
 
 
 class EmbedBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST /api/embed`. `truncate` is true where the model can cut what is too long and nothing is said."""
+    """`POST /api/embed`. If `truncate` is absent, it is true for models that can cut what is too long."""
 
     model: str | None = None
     input: str | tuple[str, ...] | None = None

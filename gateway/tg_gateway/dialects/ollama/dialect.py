@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -22,12 +22,11 @@ from tg_gateway.dialects import (
     Mount,
     show_ignored,
 )
-from tg_gateway.dialects.chat import TokenLogprob, read_inputs
+from tg_gateway.dialects.chat import read_inputs
 from tg_gateway.dialects.embeddings import (
     MAX_INPUTS,
     EncodedVectors,
     Vector,
-    VectorRequests,
     VectorsBody,
     VectorWriter,
     make_vector_requests,
@@ -35,11 +34,11 @@ from tg_gateway.dialects.embeddings import (
 from tg_gateway.dialects.ollama.answer_shape import (
     LOADED,
     UNLOADED,
-    AnsweredMessage,
     AnswerShape,
+    ChatAnswer,
     ChatShape,
+    GenerateAnswer,
     GenerateShape,
-    Tail,
 )
 from tg_gateway.dialects.ollama.answer_writers import AnswerLineWriter, encode_answer, encode_loaded
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
@@ -67,10 +66,6 @@ _NO_TIME: Final = re.compile(r"0+(\.0*)?[a-zµ]*")
 LINES: Final = "application/x-ndjson"
 
 
-NOTHING: Final = VectorRequests((), (), 0)
-"""What an empty text asks for."""
-
-
 def read_embed(
     field: str,
     given: str | tuple[str, ...] | None,
@@ -78,14 +73,14 @@ def read_embed(
     *,
     truncate: bool | None = None,
     dimensions: int | None = None,
-) -> VectorRequests:
+) -> tuple[TextCompletionRequest, ...]:
     """The requests for the vectors of the inputs.
 
     Args:
         field: the inputs' name, for errors.
         given: what it says; not empty.
         found: the model.
-        truncate: whether what is too long is cut; None = where the model can.
+        truncate: whether what is too long is cut; None = it is, if the model can cut.
         dimensions: numbers in each vector; None = the model's own.
 
     Raises:
@@ -101,16 +96,14 @@ class EmbedWriter(VectorWriter):
     """All vectors, each of length 1, as Ollama has them.
 
     Args:
-        asked: the requests that the records answer.
+        requests: those that the records answer.
         model: its name, as the client said it.
         watch: runs since the request came.
-        ignored: headers that list what was ignored.
     """
 
-    def __init__(self, asked: VectorRequests, model: str, watch: Stopwatch, ignored: Mapping[str, str]) -> None:
-        super().__init__(asked)
-        self.headers = ignored
-        self._vectors = EncodedVectors(asked.count)
+    def __init__(self, requests: Sequence[TextCompletionRequest], model: str, watch: Stopwatch) -> None:
+        super().__init__(requests)
+        self._vectors = EncodedVectors(self.count)
         self._model = model
         self._watch = watch
 
@@ -134,13 +127,11 @@ class EmbedOneWriter(VectorWriter):
     """One vector, as the model has it.
 
     Args:
-        asked: the request that the records answer.
-        ignored: headers that list what was ignored.
+        requests: the only one, which the records answer.
     """
 
-    def __init__(self, asked: VectorRequests, ignored: Mapping[str, str]) -> None:
-        super().__init__(asked)
-        self.headers = ignored
+    def __init__(self, requests: Sequence[TextCompletionRequest]) -> None:
+        super().__init__(requests)
         self._vector = b"[]"
 
     @override
@@ -150,25 +141,6 @@ class EmbedOneWriter(VectorWriter):
     @override
     def body(self) -> bytes:
         return b'{"embedding":%b}' % self._vector
-
-
-class _Piece(Tail, frozen=True, kw_only=True):
-    model: str
-    created_at: str
-    logprobs: tuple[TokenLogprob, ...] = ()
-
-
-class ChatAnswer(_Piece, frozen=True, kw_only=True):
-    """A whole answer of `/api/chat`, or a line of it. The last line has the counts and the nanoseconds."""
-
-    message: AnsweredMessage
-
-
-class GenerateAnswer(_Piece, frozen=True, kw_only=True):
-    """A whole answer of `/api/generate`, or a line of it. The last line has the counts and the nanoseconds."""
-
-    response: str
-    thinking: str | None = None
 
 
 class EmbedAnswer(msgspec.Struct, frozen=True):
@@ -271,9 +243,9 @@ def _parse_text(call: Call) -> Ask | Answer:
         return _load(call, found, shape, ignored)
     request = read_chat(body, found) if isinstance(body, ChatBody) else read_generate(body, found)
     streaming = bool(request.streaming)
-    whole = CompletionWriter(partial(encode_answer, shape=shape, watch=watch), ignored)
-    writer = AnswerLineWriter(shape, watch, ignored) if streaming else whole
-    return Ask(found.route, request, writer, streaming, fields=OLLAMA_FIELDS)
+    whole = CompletionWriter(partial(encode_answer, shape=shape, watch=watch))
+    writer = AnswerLineWriter(shape, watch) if streaming else whole
+    return Ask(found.route, request, writer, streaming, fields=OLLAMA_FIELDS, headers=ignored)
 
 
 def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
@@ -281,11 +253,11 @@ def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, 
     # The request asks to unload the model. Models on demand unload by themselves; do not load the model only to unload
     # it.
     if _NO_TIME.fullmatch(str(decode(_Kept, call.body).keep_alive)):
-        return Answer(shape.write(UNLOADED), headers=ignored)
+        return Answer(shape.write(**UNLOADED), headers=ignored)
     if not found.loading:
-        return Answer(shape.write(LOADED), headers=ignored)
-    writer = CompletionWriter(partial(encode_loaded, shape=shape), ignored)
-    return Ask(found.route, _make_description_request(found), writer, streaming=False)
+        return Answer(shape.write(**LOADED), headers=ignored)
+    writer = CompletionWriter(partial(encode_loaded, shape=shape))
+    return Ask(found.route, _make_description_request(found), writer, streaming=False, headers=ignored)
 
 
 def _make_description_request(found: FoundModel) -> TextCompletionRequest:
@@ -299,10 +271,10 @@ def _parse_embed(call: Call) -> Ask | Answer:
     found = find_model(call, body.model)
     ignored = _show_ignored(call, EmbedBody)
     if body.input in {"", ()}:
-        return Answer(EmbedWriter(NOTHING, body.model or "", watch, ignored).body(), headers=ignored)
+        return Answer(EmbedWriter((), body.model or "", watch).body(), headers=ignored)
     asked = read_embed("input", body.input, found, truncate=body.truncate, dimensions=body.dimensions)
-    writer = EmbedWriter(asked, body.model or "", watch, ignored)
-    return Ask(found.route, Batch(asked.requests, uniform=True), writer, streaming=False)
+    writer = EmbedWriter(asked, body.model or "", watch)
+    return Ask(found.route, Batch(asked, uniform=True), writer, streaming=False, headers=ignored)
 
 
 def _parse_embed_one(call: Call) -> Ask | Answer:
@@ -312,7 +284,7 @@ def _parse_embed_one(call: Call) -> Ask | Answer:
     if body.prompt == "":
         return Answer(b'{"embedding":[]}', headers=ignored)
     asked = read_embed("prompt", body.prompt, found)
-    return Ask(found.route, Batch(asked.requests), EmbedOneWriter(asked, ignored), streaming=False)
+    return Ask(found.route, Batch(asked), EmbedOneWriter(asked), streaming=False, headers=ignored)
 
 
 def _parse_show(call: Call) -> Ask | Answer:

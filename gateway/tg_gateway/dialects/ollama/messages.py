@@ -7,7 +7,7 @@ from typing import Final
 
 from tg_gateway.dialects.ollama.bodies import AssistantCall, ChatMessage
 from tg_schema import ImagePart, Message, TextPart, ToolCall, encode
-from tg_schema.conversation import Part, ReasoningPart, Role
+from tg_schema.conversation import Part, ReasoningPart, Role, make_content
 from tg_schema.errors import BadRequest
 
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -65,9 +65,7 @@ def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
     text = message.content or ""
     images = read_images(f"{place}.images", message.images)
     thought = (ReasoningPart(message.thinking),) if message.thinking and message.role == "assistant" else ()
-    if not (images or thought):
-        return text
-    return (*thought, *((TextPart(text),) if text else ()), *images)
+    return make_content((*thought, *((TextPart(text),) if text else ()), *images))
 
 
 def read_images(place: str, images: Sequence[str] | None) -> tuple[Part, ...]:

@@ -16,9 +16,9 @@ API_VERSION: Final = "0.12.11"
 """The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it (its release notes:
 github.com/ollama/ollama/releases/tag/v0.12.11)."""
 NEVER: Final = "9999-12-31T23:59:59Z"
-"""When models here are unloaded."""
+"""The time at which models here are unloaded: never."""
 UNKNOWN_TIME: Final = "1970-01-01T00:00:00Z"
-"""When a model was made is not known, and clients read a time."""
+"""Stands for the unknown time at which a model was made, since clients read a time."""
 _CAPABILITIES: Final = (
     ("tools", "tools"),
     ("images", "vision"),

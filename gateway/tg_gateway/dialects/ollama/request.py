@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects import FoundModel, list_unknown
 from tg_gateway.dialects.chat import make_tool, simplify
 from tg_gateway.dialects.ollama.bodies import AnswerBody, ChatBody, FunctionTool, GenerateBody, Options
 from tg_gateway.dialects.ollama.messages import read_images, read_messages
-from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Tool, decode
+from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Tool
 from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Effort, Reasoning
 
@@ -65,7 +65,7 @@ def read_form(body: AnswerBody) -> dict[str, Any]:
 
 
 def read_reasoning(body: AnswerBody, found: FoundModel) -> Reasoning | None:
-    """How much to think. No thinking is what a model that does not reason has anyway."""
+    """How much to think; None also if a model that does not reason is asked for no thinking."""
     if body.think is False:
         return Reasoning("none") if "reasoning" in found.features else None
     if body.think is True:
@@ -123,27 +123,22 @@ def _read_shared(body: AnswerBody, found: FoundModel) -> dict[str, Any]:
 
 def _check(body: GenerateBody) -> None:
     plain = bool(body.raw or body.suffix)
-    for refused, sentence in (
-        (body.template, "template is not supported: the model has its own; send raw = true with the whole prompt"),
-        (body.context, "context is not supported: nothing is kept between requests; send the turns to /api/chat"),
-        (
-            body.system and plain,
-            "system: a prompt that is raw or has a suffix has no instructions; write them into the prompt",
-        ),
-        (body.images and plain, "images: a prompt that is raw or has a suffix has no images; leave them out"),
-    ):
-        if refused:
-            raise BadRequest(sentence)
+    BadRequest.refuse(
+        {
+            "template is not supported: the model has its own; send raw = true with the whole prompt": body.template,
+            "context is not supported: nothing is kept between requests; send the turns to /api/chat": body.context,
+            "system: a prompt that is raw or has a suffix has no instructions; write them into the prompt": (
+                body.system and plain
+            ),
+            "images: a prompt that is raw or has a suffix has no images; leave them out": body.images and plain,
+        }
+    )
 
 
 def _read_tool(place: str, tool: FunctionTool) -> Tool:
     if tool.type not in {None, "", "function"}:
         raise BadRequest(f"{place}.type: tools of this type cannot be passed on; send functions")
     return make_tool(tool.function.name, tool.function.description, tool.function.parameters)
-
-
-class _WithOptions(msgspec.Struct, frozen=True):
-    options: dict[str, msgspec.Raw] | None = None
 
 
 def list_ignored(data: bytes, kind: type[msgspec.Struct]) -> Iterator[str]:
@@ -153,8 +148,4 @@ def list_ignored(data: bytes, kind: type[msgspec.Struct]) -> Iterator[str]:
         data: the JSON of a body.
         kind: what it was read as.
     """
-    known = set(kind.__struct_fields__)
-    yield from decode(dict[str, msgspec.Raw], data).keys() - known - {"options"}
-    options = decode(_WithOptions, data).options or {}
-    used = set(Options.__struct_fields__) if "options" in known else set[str]()
-    yield from (f"options.{name}" for name in options.keys() - used)
+    return list_unknown(data, kind, options=Options if "options" in kind.__struct_fields__ else None)

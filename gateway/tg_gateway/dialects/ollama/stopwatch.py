@@ -22,7 +22,7 @@ class Stopwatch:
             self._first = self._clock()
 
     def read(self) -> tuple[int, int, int]:
-        """What it has taken until now: all; until the first piece of the answer; since then.
+        """Nanoseconds until now: in all, until the first piece of the answer, and since then.
 
         Nobody sees the first token of a whole answer: all of its time counts as that since the first piece.
         """

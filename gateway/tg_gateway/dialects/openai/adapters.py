@@ -17,7 +17,7 @@ from tg_gateway.dialects import (
     InvalidParameter,
     Mount,
 )
-from tg_gateway.dialects.chat import Failure, OpenAiShaped, decode_body, find_asked_model
+from tg_gateway.dialects.chat import Failure, OpenAiShaped, decode_body, find_asked_model, refuse_unsupported
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest
 
@@ -83,18 +83,18 @@ class AdaptersApi(OpenAiShaped):
         body = decode_body(LoadBody, call.body)
         if not body.lora_name or not body.lora_path:
             missing = "lora_path" if body.lora_name else "lora_name"
-            sentence = "Both 'lora_name' and 'lora_path' must be provided."
-            raise InvalidParameter(sentence, missing, "missing_required_parameter")
-        if body.load_inplace:
-            sentence = "load_inplace is not supported: unload the adapter first"
-            raise InvalidParameter(sentence, "load_inplace", "unsupported_parameter")
+            raise InvalidParameter(
+                "Both 'lora_name' and 'lora_path' must be provided.", missing, "missing_required_parameter"
+            )
+        refuse_unsupported(body, {"load_inplace": "unload the adapter first"})
         return _ask(call, body, body.lora_name, body.lora_path)
 
     def _parse_unload(self, call: Call) -> Ask:
         body = decode_body(UnloadBody, call.body)
         if not body.lora_name:
-            sentence = "'lora_name' needs to be provided to unload a LoRA adapter."
-            raise InvalidParameter(sentence, "lora_name", "missing_required_parameter")
+            raise InvalidParameter(
+                "'lora_name' needs to be provided to unload a LoRA adapter.", "lora_name", "missing_required_parameter"
+            )
         return _ask(call, body, body.lora_name)
 
 
@@ -112,15 +112,17 @@ def _ask(call: Call, body: UnloadBody, name: str, path: str | None = None) -> As
 
 def _check_editable(found: FoundModel) -> None:
     """Raises: BadRequest, if the model's adapters are those of its configuration."""
-    # Without a live processor, the queue's own error says so.
-    if found.processors and "load_adapter" not in found.features:
-        raise BadRequest("this model loads no adapters at run time: set `adapter_folder` in its options")
-    # Only one processor would load the adapter, but requests for it would reach all of them.
-    if found.processors > 1:
-        raise BadRequest(
+    BadRequest.refuse(
+        {
+            # Without a live processor, the queue's own error says so.
+            "this model loads no adapters at run time: set `adapter_folder` in its options": (
+                found.processors and "load_adapter" not in found.features
+            ),
+            # Only one processor would load the adapter, but requests for it would reach all of them.
             f"{found.processors} processors serve this model, and only one would get this call: name the adapter in "
-            "the configuration, which all of them have"
-        )
+            "the configuration, which all of them have": found.processors > 1,
+        }
+    )
 
 
 ADAPTERS: Final = AdaptersApi()

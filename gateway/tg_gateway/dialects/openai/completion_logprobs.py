@@ -59,13 +59,8 @@ class TokenTable:
 
     def _place(self, token: Token) -> int:
         place = self._read
-        self._read += len(self._utf8.decode(bytes_of(token)))
+        self._read += len(self._utf8.decode(token.data))
         return place
-
-
-def bytes_of(token: Token) -> bytes:
-    """What it stands for."""
-    return token.text.encode() if token.raw_bytes is None else token.raw_bytes
 
 
 def _text_of(token: Token) -> str:

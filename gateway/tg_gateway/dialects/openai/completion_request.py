@@ -14,6 +14,7 @@ from tg_gateway.dialects.chat import (
     read_form,
     read_inputs,
     read_sampling,
+    refuse_unsupported,
 )
 from tg_schema import TextCompletionRequest
 
@@ -91,12 +92,9 @@ def is_scoring(body: CompletionBody) -> bool:
 
 
 def _check(body: CompletionBody) -> None:
-    for name, advice in _REFUSED.items():
-        value = getattr(body, name)
-        if value is not None and value is not False:
-            raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
+    refuse_unsupported(body, _REFUSED)
     scores = body.echo and body.logprobs is not None and (body.n or 1) == (body.best_of or 1) == 1
-    for refused, field, code, sentence in (
+    InvalidParameter.refuse_first(
         (
             body.add_special_tokens is False,
             "add_special_tokens",
@@ -115,9 +113,7 @@ def _check(body: CompletionBody) -> None:
             "invalid_value",
             "max_tokens: 0 scores a prompt; send echo = true and logprobs with it and neither n nor best_of",
         ),
-    ):
-        if refused:
-            raise InvalidParameter(sentence, field, code)
+    )
 
 
 def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionRequest:

@@ -17,11 +17,10 @@ from tg_gateway.dialects.chat import (
     CompletionUsage,
     NamedAnswer,
     TextInput,
-    add_usage,
     describe_usage,
     too_many,
 )
-from tg_gateway.dialects.openai.completion_logprobs import CompletionLogprobs, TokenTable, Utf8Decoder, bytes_of
+from tg_gateway.dialects.openai.completion_logprobs import CompletionLogprobs, TokenTable, Utf8Decoder
 from tg_schema import FinishReason, TextCompletionResponse, Usage, encode
 from tg_schema.deltas import join_text
 
@@ -65,7 +64,7 @@ class ScoredPrompts:
         decoder = self._decoders.get(record.index)
         if decoder is None:
             return msgspec.structs.replace(record, response=self._texts.pop(record.index, ""))
-        shown = b"".join(bytes_of(token) for token in record.prompt_tokens if not token.special)
+        shown = b"".join(token.data for token in record.prompt_tokens if not token.special)
         return msgspec.structs.replace(record, response=decoder.decode(shown))
 
 
@@ -114,7 +113,7 @@ class CompletionStreamWriter(ChunkWriter):
         # Nearly every record: its bytes are put together without an object for them.
         if is_text_alone(record) and not record.prompt_tokens:
             return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
-        self._usage = add_usage(self._usage, record)
+        self._tally.add(record)
         if self._scored is not None:
             record = self._scored.add_text(record)
         return b"".join(map(self._frame, self._choices[record.index].write(record)))

@@ -157,8 +157,8 @@ class OpenAi(OpenAiShaped):
         found = find_asked_model(call, body.model, required=self._style.model_required)
         request = read_request(body, found)
         writer = _make_chat_writer(body, found.model or body.model or "", self._style)
-        writer.headers = {**writer.headers, **show_ignored(DIALECT, list_ignored(call.body, body, found))}
-        return Ask(found.route, request, writer, bool(body.stream), fields=CHAT_FIELDS)
+        ignored = show_ignored(DIALECT, list_ignored(call.body, body, found))
+        return Ask(found.route, request, writer, bool(body.stream), fields=CHAT_FIELDS, headers=ignored)
 
     def _parse_completion(self, call: Call) -> Ask:
         body = decode_body(CompletionBody, call.body)
@@ -166,9 +166,9 @@ class OpenAi(OpenAiShaped):
         prompts = read_prompts(body)
         requests = read_requests(body, prompts, found)
         writer = _make_completion_writer(body, prompts, found.model or body.model or "", self._style)
-        writer.headers = {**writer.headers, **show_ignored(DIALECT, list_unknown(call.body, CompletionBody))}
+        ignored = show_ignored(DIALECT, list_unknown(call.body, CompletionBody))
         batch = Batch(requests, body.n or 1)
-        return Ask(found.route, batch, writer, bool(body.stream), fields=COMPLETION_FIELDS)
+        return Ask(found.route, batch, writer, bool(body.stream), fields=COMPLETION_FIELDS, headers=ignored)
 
 
 def _asks_usage(body: SamplingBody) -> bool:

@@ -28,6 +28,7 @@ from tg_gateway.dialects.chat import (
     decode_body,
     find_asked_model,
     read_request,
+    refuse_unsupported,
 )
 from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.deltas import join_text
@@ -80,10 +81,7 @@ def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[T
     Raises:
         BadRequest: there is nothing to tokenize, or the model's ids are not available.
     """
-    for name, advice in _REFUSED.items():
-        value = getattr(body, name)
-        if value is not None and value is not False:
-            raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
+    refuse_unsupported(body, _REFUSED)
     if (body.prompt is None) is (body.messages is None):
         raise InvalidParameter("send either prompt or messages", "prompt", "missing_required_parameter")
     request = _read_chat(body, data, found) if body.prompt is None else _read_prompt(body.prompt, body)
@@ -108,20 +106,20 @@ def _read_prompt(prompt: str, body: TokenizeBody) -> TextCompletionRequest:
 
 
 def _read_chat(body: TokenizeBody, data: bytes, found: FoundModel) -> TextCompletionRequest:
-    for refused, field, sentence in (
+    InvalidParameter.refuse_first(
         (
             body.add_special_tokens,
             "add_special_tokens",
+            "unsupported_value",
             "add_special_tokens: the model's template adds those of a conversation; leave it out",
         ),
         (
             body.add_generation_prompt is False,
             "add_generation_prompt",
+            "unsupported_value",
             "add_generation_prompt must be true: ids are those that an answer follows",
         ),
-    ):
-        if refused:
-            raise InvalidParameter(sentence, field, "unsupported_value")
+    )
     return read_request(decode_body(ChatBody, data), found)
 
 
@@ -182,19 +180,19 @@ class TokensApi(OpenAiShaped):
         body = decode_body(TokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
         headers = show_ignored(DIALECT, list_unknown(call.body, TokenizeBody, *([ChatBody] if body.messages else [])))
-        writer = CompletionWriter(partial(_encode_ids, with_texts=bool(body.return_token_strs)), headers)
+        writer = CompletionWriter(partial(_encode_ids, with_texts=bool(body.return_token_strs)))
         batch = Batch(read_tokenize(body, call.body, found), uniform=True)
-        return Ask(found.route, batch, writer, streaming=False)
+        return Ask(found.route, batch, writer, streaming=False, headers=headers)
 
     def _parse_detokenize(self, call: Call) -> Ask:
         body = decode_body(DetokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
-        writer = CompletionWriter(_encode_text, show_ignored(DIALECT, list_unknown(call.body, DetokenizeBody)))
         if not body.tokens:
             raise InvalidParameter("tokens: send at least one token id", "tokens", "missing_required_parameter")
         asked = TextCompletionRequest(operation="detokenize", model=found.model, prompt_ids=body.tokens)
         found.check(asked)
-        return Ask(found.route, asked, writer, streaming=False)
+        headers = show_ignored(DIALECT, list_unknown(call.body, DetokenizeBody))
+        return Ask(found.route, asked, CompletionWriter(_encode_text), streaming=False, headers=headers)
 
 
 TOKENS: Final = TokensApi()

@@ -53,10 +53,10 @@ class BackgroundHead(msgspec.Struct, frozen=True):
     """The head of the log, written first.
 
     Attributes:
-        response: as it is created.
+        response: the response as it was created.
         items: the whole conversation before its output.
-        streamed: whether it has events.
-        form: how its items are sent.
+        streamed: whether the response has events.
+        form: how the response's items are sent.
     """
 
     response: msgspec.Raw
@@ -125,7 +125,7 @@ def _answer_first(
 def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
     """The response as it stands."""
     if answer.outcome == "ended":
-        return answer.end if answer.rendered else _show_ended(decode(RecordedEnd, answer.end), head.restore())
+        return _show_ended(decode(RecordedEnd, answer.end), head.restore())
     if answer.outcome == "running" and not answer.begun:
         return bytes(head.response)
     status = {"running": "in_progress", "cancelled": "cancelled"}.get(answer.outcome, "failed")
@@ -167,8 +167,8 @@ def stream_events(
 
 
 def _make_error_event(cutter: EventCutter, error: TgError) -> bytes:
-    """Why the events stop here. It says nothing about the state of the response."""
-    # The number of the event before it: its reader resumes after that event.
+    """The event that says why the events stop here. It says nothing about the state of the response."""
+    # The event has the number of the one before it, after which its reader resumes.
     data = b'%b,"sequence_number":%d}' % (encode(describe_stream_error(error))[:-1], cutter.last)
     return server_sent_event(data, b"error")
 
@@ -177,7 +177,7 @@ async def _follow_events(
     kept: KeptAnswers, response_id: str, head: BackgroundHead, cutter: EventCutter
 ) -> AsyncGenerator[bytes, None]:
     # Only the last event, which this writer does not make, depends on how the answer ended.
-    writer, rest = BackgroundWriter(head.restore(), {}), b""
+    writer, rest = BackgroundWriter(head.restore()), b""
     events = writer.begin()
     async with aclosing(kept.follow(response_id)) as steps:
         async for step in steps:

@@ -5,16 +5,16 @@ The model reads a transcript, not turns: providers refuse turns with calls where
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final, Literal, assert_never
 
 import msgspec
 
-from tg_gateway.dialects import CompletionWriter, FoundModel, InvalidParameter, show_ignored
-from tg_gateway.dialects.chat import CompletionUsage, decode_body, describe_usage, simplify
+from tg_gateway.dialects import FoundModel, InvalidParameter
+from tg_gateway.dialects.chat import decode_body, simplify
 from tg_gateway.dialects.responses.encrypted_content import SealedSummary, seal
 from tg_gateway.dialects.responses.input_items import read_items
-from tg_gateway.dialects.responses.request import DIALECT, NO_INPUT
+from tg_gateway.dialects.responses.request import NO_INPUT
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_object import ResponseUsage, make_usage
 from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TextPart, Usage, decode, encode
@@ -29,7 +29,6 @@ SUMMARIZE: Final = (
 )
 """The system's instructions; those of the request come after them."""
 _FIELDS: Final = frozenset({"model", "input", "previous_response_id", "instructions", "prompt_cache_key"})
-_NOTHING_COUNTED: Final = CompletionUsage(0, 0, 0)
 
 
 def read_compaction(data: bytes) -> RequestBody:
@@ -56,7 +55,7 @@ def make_compaction(
         kept: how many of the items come from an earlier response.
 
     Raises:
-        InvalidParameter: there are no items, or one is wrong.
+        InvalidParameter: there are no items, or an item is wrong.
     """
     turns, _ = read_items(items, kept)
     if not turns:
@@ -96,23 +95,20 @@ class Compaction(msgspec.Struct, frozen=True):
     id: str
     created_at: int
     output: tuple[CompactionItem, ...]
-    usage: ResponseUsage | None
+    usage: ResponseUsage
     object: Literal["response.compaction"] = "response.compaction"
 
 
-def make_compaction_writer(data: bytes) -> CompletionWriter:
-    """The writer of the answer to this body."""
-    return CompletionWriter(
-        _encode_compaction, show_ignored(DIALECT, decode(dict[str, msgspec.Raw], data).keys() - _FIELDS)
-    )
+def list_ignored(data: bytes) -> Set[str]:
+    """The names of a body's fields that the summary does not depend on."""
+    return decode(dict[str, msgspec.Raw], data).keys() - _FIELDS
 
 
-def _encode_compaction(records: Sequence[TextCompletionResponse]) -> bytes:
+def encode_compaction(records: Sequence[TextCompletionResponse]) -> bytes:
     """The conversation as one item. Uncounted usage is 0, since the description requires a number."""
     number = uuid.uuid4().hex
     item = CompactionItem(f"cmp_{number}", seal(SealedSummary(_read_summary(records))))
-    counted = make_usage(describe_usage(Usage.total(records)) or _NOTHING_COUNTED)
-    return encode(Compaction(f"resp_{number}", int(time.time()), (item,), counted))
+    return encode(Compaction(f"resp_{number}", int(time.time()), (item,), make_usage(Usage.total(records))))
 
 
 def _read_summary(records: Sequence[TextCompletionResponse]) -> str:
@@ -121,7 +117,7 @@ def _read_summary(records: Sequence[TextCompletionResponse]) -> str:
     Raises:
         TooLarge: the model stopped at its limit.
         ContentFilter: the provider stopped it.
-        ProtocolError: there is none.
+        ProtocolError: there is no summary.
     """
     reason = next((record.finish_reason for record in reversed(records) if record.finish_reason), None)
     match reason:

@@ -21,21 +21,20 @@ from tg_gateway.dialects.responses.request_body import RequestBody
 from tg_gateway.dialects.responses.response_draft import make_draft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_gateway.dialects.responses.writers import FrameWriter, encode_error_frame
-from tg_schema import TgError, decode
-from tg_schema.errors import BadRequest, Cancelled, Unauthorized
+from tg_schema import TgError, try_decode
+from tg_schema.errors import Cancelled, Unauthorized
 
 _ENVELOPE: Final = frozenset({"type", "stream_id", "generate"})
 """Fields of a message that no body over HTTP has."""
 
 
-class _Envelope(msgspec.Struct, frozen=True):
+class _Lane(msgspec.Struct, frozen=True, kw_only=True):
+    stream_id: str | None = None
+
+
+class _Envelope(_Lane, frozen=True, kw_only=True):
     type: str
-    stream_id: str | None = None
     generate: bool | None = None
-
-
-class _Lane(msgspec.Struct, frozen=True):
-    stream_id: str | None = None
 
 
 class ResponsesConversation(Conversation):
@@ -57,7 +56,8 @@ class ResponsesConversation(Conversation):
             self._socket.check_size(len(message))
             self._dispatch(decode_body(_Envelope, message), message)
         except TgError as error:
-            self._socket.send(encode_error_frame(error, _find_lane(message)))
+            lane = try_decode(_Lane, message)
+            self._socket.send(encode_error_frame(error, lane.stream_id if lane else None))
 
     def _dispatch(self, envelope: _Envelope, message: bytes) -> None:
         lane = envelope.stream_id
@@ -87,10 +87,11 @@ class ResponsesConversation(Conversation):
         socket, lane = self._socket, envelope.stream_id
         if socket.key is None:
             raise Unauthorized("the key is not valid any more; open another socket")
-        if body.background:
-            raise InvalidParameter("a socket has no background: create the response with POST", "background")
-        if envelope.generate is False and self._lanes.find_first(lane) is not None:
-            raise InvalidParameter("a response is running on this stream_id; wait for its end", "generate")
+        runs = envelope.generate is False and self._lanes.find_first(lane) is not None
+        InvalidParameter.refuse_first(
+            (body.background, "background", None, "a socket has no background: create the response with POST"),
+            (runs, "generate", None, "a response is running on this stream_id; wait for its end"),
+        )
         found, turn = socket.catalogue.find_model(body.model), self._lanes.enter(lane)
         try:
             asked = self._begin(turn, message, body, found) if turn.come.is_set() else None
@@ -136,10 +137,3 @@ class ResponsesConversation(Conversation):
         if not isinstance(error, Cancelled):
             self._last.forget(previous)
         return encode_error_frame(error, turn.lane)
-
-
-def _find_lane(message: bytes) -> str | None:
-    try:
-        return decode(_Lane, message).stream_id
-    except BadRequest:
-        return None

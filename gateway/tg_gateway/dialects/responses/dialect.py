@@ -31,8 +31,9 @@ from tg_gateway.dialects.chat import Failure, refuse
 from tg_gateway.dialects.responses.background_response import WaitTerms, make_background
 from tg_gateway.dialects.responses.compaction import (
     Compaction,
+    encode_compaction,
+    list_ignored,
     make_compaction,
-    make_compaction_writer,
     read_compaction,
 )
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
@@ -166,7 +167,7 @@ async def _go_on(call: Call, body: RequestBody, waits: WaitTerms | None) -> Ask:
     items = (*earlier, *await resolve_references(call.kept, list_items(body), earlier))
     if earlier or refers(list_items(body)):
         body = msgspec.structs.replace(body, input=items)
-    # Clients read it on other connections, so it is always kept.
+    # Clients read such a response on other connections, so it is always kept.
     if body.background:
         body = msgspec.structs.replace(body, store=True)
     return _make_ask(call, body, items, len(earlier), waits)
@@ -179,7 +180,14 @@ def _make_ask(
     call.route = found.route
     if call.operation == "compact":
         summary = make_compaction(body, items, found, earlier)
-        return Ask(found.route, summary, make_compaction_writer(call.body), streaming=False, fields=RESPONSES_FIELDS)
+        return Ask(
+            found.route,
+            summary,
+            CompletionWriter(encode_compaction),
+            streaming=False,
+            fields=RESPONSES_FIELDS,
+            headers=show_ignored(DIALECT, list_ignored(call.body)),
+        )
     kept = _encode_kept(body, items) if call.operation == "create" else b""
     request = make_request(call.body, msgspec.structs.replace(body, store=bool(kept)), found, earlier)
     if call.operation == "input-tokens":
@@ -194,19 +202,27 @@ def _make_ask(
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]
     if body.stream:
-        writer = KeptEventWriter(draft, headers, events) if body.store else EventWriter(draft, headers)
+        writer = KeptEventWriter(draft, events) if body.store else EventWriter(draft)
     else:
-        writer = CompletionWriter(partial(encode_whole, draft=draft), headers)
+        writer = CompletionWriter(partial(encode_whole, draft=draft))
     keep = make_keep(draft, kept, events, optional=not body.store) if kept else None
-    return Ask(found.route, request.record, writer, bool(body.stream), keep=keep, fields=RESPONSES_FIELDS)
+    return Ask(
+        found.route,
+        request.record,
+        writer,
+        bool(body.stream),
+        keep=keep,
+        fields=RESPONSES_FIELDS,
+        headers=headers,
+    )
 
 
 def _encode_kept(body: RequestBody, items: tuple[InputItem, ...]) -> bytes:
-    """The conversation as it is kept; b"" if it is not. Without `store`, it is kept if it fits."""
+    """The conversation as it is kept; b"" = it is not kept. Without `store`, it is kept if it fits."""
     if body.store is False:
         return b""
     try:
-        # Before a model is asked, so that a conversation that is too large to keep costs nothing.
+        # Check this before a model is asked, so that a conversation that is too large to keep costs nothing.
         return check_items(items)
     except InvalidParameter:
         if body.store:
@@ -219,7 +235,7 @@ def _ask_in_background(
 ) -> Ask:
     headers = show_ignored(DIALECT, request.ignored)
     background = make_background(draft, items, headers, streamed=bool(request.body.stream), waiting=waiting)
-    writer = EventWriter(draft, headers)
+    writer = EventWriter(draft)
     return Ask(found.route, request.record, writer, streaming=True, background=background, fields=RESPONSES_FIELDS)
 
 
@@ -247,7 +263,7 @@ async def _list_items(call: Call) -> Answer:
 
 async def _delete(call: Call) -> Answer:
     name = call.path["response"]
-    # For its refusal, which has the words of this API.
+    # Called only for its refusal, which has the words of this API.
     await recall(call.kept, name)
     await call.kept.erase(name)
     return Answer(encode(DeletedResponse(name)))

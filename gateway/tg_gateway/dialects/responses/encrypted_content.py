@@ -21,7 +21,7 @@ class SealedReasoning(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a reasoning item brings back.
 
     Attributes:
-        signature: the provider's, as a `Completion` brought it.
+        signature: the provider's signature, as a `Completion` brought it.
         text: the thinking that it signs.
         call: the id of the call that it signs, in place of thinking.
     """
@@ -41,7 +41,7 @@ Sealed = TypeVar("Sealed", SealedReasoning, SealedSummary)
 
 
 def seal(sealed: SealedReasoning | SealedSummary) -> str:
-    """The text for the wire."""
+    """The text of `encrypted_content`."""
     return _MARK + base64.urlsafe_b64encode(encode(sealed)).decode()
 
 

@@ -152,7 +152,7 @@ class ArgumentsDone(_PieceEvent, frozen=True, tag="response.function_call_argume
 
 
 class StreamError(Event, frozen=True, tag="error"):
-    """Why the events of a response in the background cannot be read on; it says nothing of the response."""
+    """Says why the events of a response in the background cannot be read on; it says nothing about the response."""
 
     code: str
     message: str

@@ -144,8 +144,11 @@ class _ItemReader:
     def _read_compaction(self, item: InputItem, place: str) -> None:
         sealed = unseal(item.encrypted_content or "", SealedSummary)
         if sealed is None:
-            sentence = "this is no summary of ours: send the conversation itself, or compact it here"
-            raise InvalidParameter(sentence, f"{place}.encrypted_content", "invalid_value")
+            raise InvalidParameter(
+                "this is no summary of ours: send the conversation itself, or compact it here",
+                f"{place}.encrypted_content",
+                "invalid_value",
+            )
         self.end_turn()
         self.turns.append(Message("user", _SUMMARY.format(sealed.summary)))
 

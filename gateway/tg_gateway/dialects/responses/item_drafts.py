@@ -35,7 +35,7 @@ class ItemPlace:
 
     Attributes:
         response: the response's id without its prefix.
-        index: in the output.
+        index: its place in the output.
     """
 
     response: str
@@ -51,14 +51,14 @@ class ItemDraft(ABC):
 
     Args:
         place: where the item stands.
-        prefix: that of its id.
+        prefix: the prefix of its id.
 
     Attributes:
         id: the same in all events and in the final response.
     """
 
     sealed = False
-    """Whether nothing more can belong to it."""
+    """Whether no further piece can belong to the item."""
     status: ItemStatus = "in_progress"
     """The item's status in the last event."""
 
@@ -71,7 +71,7 @@ class ItemDraft(ABC):
 
     @property
     def may_end(self) -> bool:
-        """Whether it is whole as soon as another item has begun."""
+        """Whether the item is whole as soon as another item has begun."""
         return True
 
     @abstractmethod
@@ -79,7 +79,7 @@ class ItemDraft(ABC):
         """The item as it is now; empty while it is in progress and nothing of it was sent."""
 
     def begin_part(self) -> Iterator[Event]:
-        """The event before its first piece."""
+        """The event before the item's first piece."""
         yield from ()
 
     @abstractmethod
@@ -187,7 +187,7 @@ class CallDraft(ItemDraft):
         self.add(first)
 
     def add(self, piece: ToolCallDelta) -> None:
-        """A further piece."""
+        """Add a further piece of the call."""
         self._name = self._name or piece.name or ""
         if piece.arguments:
             self._pieces.append(piece.arguments)

@@ -1,4 +1,4 @@
-"""Items of a kept conversation -> the pages of `GET /v1/responses/{id}/input_items`, and what references name.
+"""Items of a kept conversation -> pages of `GET /v1/responses/{id}/input_items`, and the items that references name.
 
 The id of an item has that of its response in it, so a reference can be followed without `previous_response_id`.
 """
@@ -10,58 +10,33 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from tg_gateway.dialects import InvalidParameter, KeptAnswers
+from tg_gateway.dialects import InvalidParameter, KeptAnswers, pages
 from tg_gateway.dialects.responses.kept_response import KeptOutput, recall
 from tg_gateway.dialects.responses.request_body import REFERENCE, InputItem
 from tg_schema import decode, encode
 from tg_schema.errors import NotFound
-
-DEFAULT_LIMIT: Final = 20
-MAX_LIMIT: Final = 100
-"""Items of a page (OpenAI's numbers)."""
 
 
 class PageQuery(msgspec.Struct, frozen=True):
     """The parameters of a page; `after` is the id of an item."""
 
     order: Literal["asc", "desc"] = "desc"
-    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT
+    limit: Annotated[int, msgspec.Meta(ge=1, le=pages.MAX_PAGE)] = pages.DEFAULT_PAGE
     after: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class ItemPage(msgspec.Struct, frozen=True):
-    """One page of items."""
-
-    data: tuple[dict[str, Any], ...]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-    object: str = "list"
+ItemPage = pages.Page[dict[str, Any]]
 
 
 def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[str, str]) -> bytes:
-    """One page: the newest items first, unless `order` is `asc`; `limit` of them, those behind the item `after`.
+    """One page: `limit` items after the item `after`, the newest first unless `order` is `asc`.
 
     Raises:
         InvalidParameter: a parameter is wrong.
     """
     listed = [_show(item, make_item_id(item, response_id, index)) for index, item in enumerate(items)]
-    order, limit = query.get("order", "desc"), query.get("limit", str(DEFAULT_LIMIT))
-    if order not in {"asc", "desc"}:
-        raise InvalidParameter("order must be asc or desc", "order", "invalid_value")
-    # The length before the number: `int` takes long for thousands of digits.
-    if not limit.isdecimal() or len(limit) > len(str(MAX_LIMIT)) or not 1 <= int(limit) <= MAX_LIMIT:
-        raise InvalidParameter(f"limit must be a number from 1 to {MAX_LIMIT}", "limit", "invalid_value")
-    if order == "desc":
-        listed.reverse()
-    if (after := query.get("after")) is not None:
-        places = [place for place, item in enumerate(listed) if item["id"] == after]
-        if not places:
-            raise InvalidParameter("after must be the id of an item of this response", "after", "invalid_value")
-        listed = listed[places[0] + 1 :]
-    page = tuple(listed[: int(limit)])
-    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
-    return encode(ItemPage(page, first, last, len(listed) > len(page)))
+    listed.reverse()
+    return encode(pages.find_page(listed, [item["id"] for item in listed], query))
 
 
 def make_item_id(item: InputItem, response_id: str, index: int) -> str:
@@ -70,7 +45,7 @@ def make_item_id(item: InputItem, response_id: str, index: int) -> str:
 
 
 def _show(item: InputItem, item_id: str) -> dict[str, Any]:
-    """The item with its id, or one of ours; a message with its content as parts, as the API always shows it."""
+    """The item, with an id of ours if it has none. A message has its content as parts, as the API always shows it."""
     shown = {name: value for name, value in msgspec.to_builtins(item).items() if value is not None}
     shown["type"] = item.type or "message"
     if isinstance(item.content, str):
@@ -160,7 +135,7 @@ async def _find_items(kept: KeptAnswers, places: dict[str, str]) -> dict[str, In
 
 
 async def _list_named(kept: KeptAnswers, response_id: str) -> dict[str, InputItem]:
-    """The items of a response that is kept, its input and its output, by their ids; none where it is not kept."""
+    """The items of a kept response, its input and its output, by their ids; empty if the response is not kept."""
     try:
         response = await recall(kept, response_id)
     except NotFound:

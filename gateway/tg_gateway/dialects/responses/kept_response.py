@@ -36,10 +36,10 @@ MAX_ITEM_BYTES: Final = 3 * MAX_KEPT_BYTES // 8
 
 
 class KeptResponse(msgspec.Struct, frozen=True):
-    """What is kept.
+    """The record of a kept response.
 
     Attributes:
-        response: as it ended.
+        response: the response as it ended.
         items: the whole conversation before its output.
         events: the events of a response that was streamed; the number of each is its place.
     """
@@ -53,10 +53,10 @@ class FoundResponse(NamedTuple):
     """A response as its key finds it.
 
     Attributes:
-        response: as it stands.
+        response: the response as it stands.
         items: the whole conversation before its output.
-        events: the events of one that was kept when it had ended.
-        background: the head of one in the background; None = it is not.
+        events: its events, if it was kept when it had ended.
+        background: the head of a response in the background; None = it is not in the background.
         cut: for a response in the background: whether some of its events are missing.
     """
 
@@ -98,7 +98,7 @@ def make_keep(draft: ResponseDraft, items: bytes, events: Sequence[bytes], *, op
     Args:
         draft: the draft of the response.
         items: the whole conversation before its output, as `check_items` has passed it.
-        events: filled until it has ended: the JSON of its events; none where they are not kept.
+        events: the JSON of its events, filled until it has ended; empty if they are not kept.
         optional: whether the response is sent also if it cannot be kept.
     """
     # A partial and not a closure, so that it can be pickled.
@@ -115,7 +115,7 @@ def check_items(items: tuple[InputItem, ...]) -> bytes:
     """The JSON of a conversation that is to be kept.
 
     Raises:
-        InvalidParameter: it is too large.
+        InvalidParameter: the conversation is too large.
     """
     encoded = encode(items)
     if len(encoded) > MAX_ITEM_BYTES:
@@ -156,7 +156,7 @@ async def recall_items(kept: KeptAnswers, response_id: str) -> tuple[InputItem, 
     """The conversation up to the end of a response.
 
     Raises:
-        InvalidParameter: it is not kept.
+        InvalidParameter: the response is not kept.
     """
     try:
         found = await recall(kept, response_id)
@@ -172,7 +172,7 @@ async def recall_items(kept: KeptAnswers, response_id: str) -> tuple[InputItem, 
 def repeat_events(
     kept: KeptAnswers, response_id: str, found: FoundResponse, query: Mapping[str, str]
 ) -> Answer | StreamedAnswer:
-    """The events with numbers over `starting_after`, as they were sent; of one that runs also those to come.
+    """The events with numbers over `starting_after`, as they were sent, and those still to come.
 
     Raises:
         InvalidParameter: the response was not streamed, its events were too many, or the number is none.

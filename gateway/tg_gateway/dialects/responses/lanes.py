@@ -9,10 +9,10 @@ from tg_gateway.dialects.responses.writers import FrameWriter
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One request's.
+    """The turn of one request.
 
     Attributes:
-        lane: its `stream_id`; None = without one.
+        lane: the request's `stream_id`; None = it has none.
         come: set once the requests before it have ended.
         writer: the writer of its answer, once it has begun.
     """
@@ -48,5 +48,5 @@ class Lanes:
             del self._turns[turn.lane]
 
     def find_first(self, lane: str | None) -> Turn | None:
-        """The turn that has come; None = there is none."""
+        """The turn of a lane that has come; None = there is none."""
         return self._turns[lane][0] if lane in self._turns else None

@@ -31,7 +31,7 @@ class LastResponse:
         """All items of the conversation up to the end of this response.
 
         Raises:
-            InvalidParameter: it is not the one that is kept.
+            InvalidParameter: this response is not the one that is kept.
         """
         if response_id != self._id:
             raise InvalidParameter(
@@ -52,7 +52,7 @@ class LastResponse:
 
         Args:
             response_id: its id.
-            items: all input of it, that of the conversation before included.
+            items: all of its input, the conversation before it included.
             size: the size of these items.
             output: its own items.
         """

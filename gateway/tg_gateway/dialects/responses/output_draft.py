@@ -1,7 +1,7 @@
 """Records of one answer -> its output items, one after the other, and their events."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -30,8 +30,9 @@ from tg_schema import TextCompletionResponse, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import ProtocolError, TooLarge
 
+Draft = TypeVar("Draft", bound=ItemDraft)
 ITEM_BYTES: Final = 200
-"""Counted for each item besides its content: about what its ids and names take in the last event."""
+"""Bytes counted for each item besides its content: about what its ids and names take in the last event."""
 REFUSALS: Final = (TooLarge, ProtocolError)
 """What `OutputDraft.add` raises."""
 
@@ -57,7 +58,7 @@ class ReasoningDraft(ItemDraft):
         self._pieces.append(text)
 
     def sign(self, signature: str, call: str | None = None) -> None:
-        """End it with the provider's signature; with `call`, that of a call."""
+        """End the thinking with the provider's signature; with `call`, it is the signature of that call."""
         self._signature, self._call = signature, call
         self.sealed = True
 
@@ -114,7 +115,7 @@ class OutputDraft:
 
     Args:
         response: the response's id without its prefix.
-        form: how they are sent.
+        form: how the items are sent.
     """
 
     def __init__(self, response: str, form: OutputForm) -> None:
@@ -144,7 +145,7 @@ class OutputDraft:
 
     @property
     def open_message(self) -> MessageDraft | None:
-        """The message that is being sent, to which the next text belongs."""
+        """The message that is being sent now; the next text belongs to it. None = there is no such message."""
         last = self._items[-1] if self._items else None
         return last if isinstance(last, MessageDraft) and last.begun and last.status == "in_progress" else None
 
@@ -198,8 +199,7 @@ class OutputDraft:
             # A call without the provider's id gets one from its place in the output, so its signature follows the call.
             if piece.signature is not None and piece.id and self._form.encrypted:
                 self._open_reasoning().sign(piece.signature, piece.id)
-            call = self._calls[piece.index] = CallDraft(self._next_place(), piece)
-            self._items.append(call)
+            call = self._calls[piece.index] = self._append(CallDraft(self._next_place(), piece))
             if piece.signature is None or piece.id or not self._form.encrypted:
                 return
         elif call.status == "in_progress":
@@ -209,14 +209,13 @@ class OutputDraft:
 
     def _open_message(self) -> MessageDraft:
         last = self._items[-1] if self._items else None
-        if isinstance(last, MessageDraft):
-            return last
-        message = MessageDraft(self._next_place())
-        self._items.append(message)
-        return message
+        return last if isinstance(last, MessageDraft) else self._append(MessageDraft(self._next_place()))
 
     def _open_reasoning(self) -> ReasoningDraft:
-        item = ReasoningDraft(self._next_place(), summary=self._form.summary, encrypted=self._form.encrypted)
+        form = self._form
+        return self._append(ReasoningDraft(self._next_place(), summary=form.summary, encrypted=form.encrypted))
+
+    def _append(self, item: Draft) -> Draft:
         self._items.append(item)
         return item
 

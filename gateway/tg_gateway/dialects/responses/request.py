@@ -36,7 +36,7 @@ class ReadRequest(NamedTuple):
     """The parts of a request that its answer needs.
 
     Attributes:
-        body: as it came.
+        body: the body as it came.
         functions: the tools that the model gets.
         record: the request's record.
         ignored: names of fields that are left out of the record.
@@ -72,24 +72,23 @@ def check_body(body: RequestBody) -> None:
     Raises:
         InvalidParameter: as `read_body`.
     """
-    for refused, field, sentence in (
-        (body.conversation is not None, "conversation", _NOT_KEPT),
-        (body.prompt is not None, "prompt", "prompts are not kept here: send instructions and input"),
+    InvalidParameter.refuse_first(
+        (body.conversation is not None, "conversation", None, _NOT_KEPT),
+        (body.prompt is not None, "prompt", None, "prompts are not kept here: send instructions and input"),
         (
             body.background and body.store is False,
             "store",
+            None,
             "a response in the background is kept: leave store out, or send background: false",
         ),
         (
             body.max_attempts is not None and not body.flexible,
             "max_attempts",
+            None,
             'max_attempts is for what waits: send background: true and service_tier: "flex", or leave it out',
         ),
-    ):
-        if refused:
-            raise InvalidParameter(sentence, field)
-    if not body.input:
-        raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")
+        (not body.input, "input", "missing_required_parameter", NO_INPUT),
+    )
 
 
 def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 0) -> ReadRequest:
@@ -156,7 +155,7 @@ def encode_count(records: Sequence[TextCompletionResponse]) -> bytes:
     """The tokens of a request.
 
     Raises:
-        ProtocolError: their number is not known.
+        ProtocolError: the number of tokens is not known.
     """
     count = records[-1].in_token
     if count is None:
@@ -165,8 +164,7 @@ def encode_count(records: Sequence[TextCompletionResponse]) -> bytes:
 
 
 def _read_input(body: RequestBody, kept: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    given = body.input or ""
-    turns, unreadable = ((Message("user", given),), ()) if isinstance(given, str) else read_items(given, kept)
+    turns, unreadable = read_items(list_items(body), kept)
     if not turns:
         raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")
     return ((Message("system", body.instructions), *turns) if body.instructions else turns), unreadable

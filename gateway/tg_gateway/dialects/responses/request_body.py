@@ -1,6 +1,6 @@
-"""JSON of a request -> its fields, as OpenAI's Responses API names them; what is not here is ignored, and named.
+"""JSON of a request -> its fields, as OpenAI's Responses API names them; other fields are ignored, and listed.
 
-The structs are flat over all kinds of an item, a part or a tool: which fields a kind needs, its reader says.
+Each struct has the fields of all kinds of an item, a part or a tool; the reader of a kind says which it needs.
 """
 
 from typing import Annotated, Any, Literal
@@ -134,7 +134,7 @@ class RequestBody(msgspec.Struct, frozen=True):
 
     @property
     def flexible(self) -> bool:
-        """Whether it may wait until its model has capacity."""
+        """Whether the response may wait until its model has capacity."""
         return bool(self.background) and self.service_tier == FLEX
 
     def includes(self, what: str) -> bool:

@@ -7,8 +7,7 @@ from typing import Final, Literal, Self, assert_never
 
 import msgspec
 
-from tg_gateway.dialects import Output
-from tg_gateway.dialects.chat import add_usage, describe_usage
+from tg_gateway.dialects import Output, Tally
 from tg_gateway.dialects.responses.events import (
     Event,
     ResponseCompleted,
@@ -39,7 +38,7 @@ from tg_gateway.dialects.responses.response_object import (
     TextFormat,
     make_usage,
 )
-from tg_schema import FinishReason, TextCompletionResponse, TgError, Usage, decode, encode
+from tg_schema import FinishReason, TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import Cancelled, ContextLengthExceeded, RateLimited
 
 RESPONSE_PREFIX: Final = "resp_"
@@ -63,15 +62,14 @@ class ResponseDraft:
         output: its items.
         response: the response as it was sent last; marks stand for its long fields.
         long_fields: as given.
-        ended_at: Unix time of its end, in seconds; None = it is the time at which its end is made.
+        ended_at: Unix time of its end, in seconds; None = the time at which the last event is made counts.
     """
 
     def __init__(self, response: ResponseObject, form: OutputForm, long_fields: LongFields) -> None:
         self.response, self.form, self.long_fields = response, form, long_fields
         self.output = OutputDraft(response.id.removeprefix(RESPONSE_PREFIX), form)
         self.ended_at: int | None = None
-        self._usage = Usage()
-        self._finish_reason: FinishReason | None = None
+        self._tally = Tally()
 
     @classmethod
     def restore(cls, response: bytes, form: OutputForm) -> Self:
@@ -87,10 +85,7 @@ class ResponseDraft:
     def begin(self) -> Iterator[Event]:
         """The events before the first record."""
         yield ResponseCreated(self.response)
-        if self.response.status == "queued":
-            yield ResponseQueued(self.response)
-        else:
-            yield ResponseInProgress(self.response)
+        yield (ResponseQueued if self.response.status == "queued" else ResponseInProgress)(self.response)
 
     def start(self) -> Iterator[Event]:
         """The event that says a model works on a response in the background; nothing the second time."""
@@ -100,15 +95,14 @@ class ResponseDraft:
 
     def add(self, record: TextCompletionResponse) -> Iterator[Event]:
         """The events of one more record. Raises as `OutputDraft.add`."""
-        self._usage = add_usage(self._usage, record)
+        self._tally.add(record)
         if record.model and record.model != self.response.model:
             self.response = msgspec.structs.replace(self.response, model=record.model)
-        self._finish_reason = record.finish_reason or self._finish_reason
         return self.output.add(record)
 
     def end(self) -> Iterator[Event]:
         """The events after the last record."""
-        cause = _find_cause(self._finish_reason)
+        cause = _find_cause(self._tally.finish_reason)
         status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
         yield from self.output.finish(status)
         self._close(status=status, incomplete_details=cause)
@@ -127,7 +121,9 @@ class ResponseDraft:
             self._close(status="failed", completed_at=None, error=ResponseError(find_code(error), error.message))
 
     def _close(self, **fields: object) -> None:
-        fields |= {"output": self.output.make_items(), "usage": make_usage(describe_usage(self._usage))}
+        total = self._tally.usage
+        counted = total.in_token is not None or total.out_token is not None
+        fields |= {"output": self.output.make_items(), "usage": make_usage(total) if counted else None}
         self.response = msgspec.structs.replace(self.response, **fields)
         if self.response.status == "completed":
             ended_at = int(time.time()) if self.ended_at is None else self.ended_at
@@ -192,7 +188,7 @@ def _make_text(body: RequestBody, long_fields: LongFields) -> TextConfig:
 
 
 def find_code(error: TgError) -> str:
-    """The codes of the API; a client that reads `invalid_prompt` knows that to ask again is of no use."""
+    """The API's code for an error; a client that reads `invalid_prompt` knows that asking again is of no use."""
     if isinstance(error, RateLimited):
         return "rate_limit_exceeded"
     if isinstance(error, ContextLengthExceeded):

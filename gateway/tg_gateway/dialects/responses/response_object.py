@@ -5,10 +5,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from tg_gateway.dialects.chat import CompletionUsage, TokenLogprob
-from tg_gateway.dialects.responses.request_body import (
-    ReasoningBody,
-)
+from tg_gateway.dialects.chat import TokenLogprob
+from tg_gateway.dialects.responses.request_body import ReasoningBody
+from tg_schema import Usage
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -134,7 +133,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     times, and a request of 10 MB would hold up everybody each time.
 
     Numbers that the request does not set appear as OpenAI's defaults, since the description allows no null for them.
-    The provider may use other defaults. `user` is left out where the request has none: OpenAI's description has no null
+    The provider may use other defaults. `user` is left out if the request has none: OpenAI's description allows no null
     for it, and Open Responses has no such field.
     """
 
@@ -172,15 +171,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     user: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def make_usage(counted: CompletionUsage | None) -> ResponseUsage | None:
-    """The usage of a response; None if the provider counts nothing. A part that it does not count is 0."""
-    if counted is None:
-        return None
-    read, written = counted.prompt_tokens_details, counted.completion_tokens_details
-    return ResponseUsage(
-        counted.prompt_tokens,
-        InputDetails(read.cached_tokens or 0, read.cache_write_tokens or 0) if read else InputDetails(),
-        counted.completion_tokens,
-        OutputDetails(written.reasoning_tokens or 0) if written else OutputDetails(),
-        counted.total_tokens,
-    )
+def make_usage(total: Usage) -> ResponseUsage:
+    """The usage of a response; what the provider does not count is 0."""
+    read, written = total.in_token or 0, total.out_token or 0
+    parts = InputDetails(total.cached_token or 0, total.cache_write_token or 0)
+    return ResponseUsage(read, parts, written, OutputDetails(total.reasoning_token or 0), read + written)

@@ -16,10 +16,10 @@ def split_tools(tools: Sequence[ToolBody]) -> tuple[tuple[ToolBody, ...], tuple[
 
 
 def make_tools(functions: Sequence[ToolBody]) -> tuple[Tool, ...]:
-    """The record's tools; strict are those that say so.
+    """The record's tools; a tool is strict only if it says so.
 
     Raises:
-        InvalidParameter: one has no name.
+        InvalidParameter: a tool has no name.
     """
     return tuple(_make_tool(tool, f"tools[{number}]") for number, tool in enumerate(functions))
 

@@ -38,17 +38,15 @@ class EventWriter(Writer[TextCompletionResponse]):
 
     Args:
         draft: the draft of the response.
-        headers: further headers of the answer.
     """
 
     cut_after_failure = True
 
-    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str]) -> None:
+    def __init__(self, draft: ResponseDraft) -> None:
         self._draft = draft
         self._number = 0
         self._message: MessageDraft | None = None
         self._delta = b""
-        self.headers = {**Writer.headers, **headers}
 
     @override
     def write(self, record: TextCompletionResponse) -> Output:
@@ -64,7 +62,7 @@ class EventWriter(Writer[TextCompletionResponse]):
         return data
 
     def _write_text(self, message: MessageDraft, text: str) -> bytes:
-        """Nearly all records come here: one delta, without the way through the draft's events."""
+        """Write one delta without the draft's events; nearly all records take this short way."""
         self._draft.output.add_emitted(message, text)
         data = b'%b%b,"sequence_number":%d}' % (self._delta, encode(text), self._number)
         self._number += 1
@@ -86,7 +84,7 @@ class EventWriter(Writer[TextCompletionResponse]):
         return self._draft.long_fields.fill(data)
 
     def _number_event(self, event: Event) -> tuple[bytes, bytes]:
-        """Its type, and its JSON with its number; its long fields are marks."""
+        """The event's type, and its JSON with its number; long fields are still marks."""
         data = b'%b,"sequence_number":%d}' % (encode(event)[:-1], self._number)
         self._number += 1
         return str(event.__struct_config__.tag).encode(), data
@@ -101,12 +99,11 @@ class KeptEventWriter(EventWriter):
 
     Args:
         draft: the draft of the response.
-        headers: further headers of the answer.
-        events: gets their JSON; none of a response that has more than `MAX_EVENT_BYTES` of it.
+        events: gets their JSON; it stays empty for a response with more than `MAX_EVENT_BYTES` of events.
     """
 
-    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str], events: list[bytes]) -> None:
-        super().__init__(draft, headers)
+    def __init__(self, draft: ResponseDraft, events: list[bytes]) -> None:
+        super().__init__(draft)
         self._events = events
         self._size = 0
 
@@ -127,13 +124,13 @@ class BackgroundWriter(EventWriter):
     _refused = False
 
     def begin(self) -> bytes:
-        """The events before a model works on it; call it first."""
+        """The events before a model works on the response; call this first."""
         return join_output(self._begin())
 
     def write_line(self, line: bytes) -> bytes:
         """The events of one line of `KeptAnswers.follow`. The first one says that a model works on it.
 
-        Behind a record that the draft refuses there are none: its response has failed, for every reader.
+        After a record that the draft refuses there are no events: the response has failed, for every reader.
         """
         events = self._encode(self._draft.start())
         if line and not self._refused:
@@ -152,9 +149,9 @@ class FrameWriter(EventWriter):
 
     Args:
         draft: the draft of the response.
-        stream_id: the lane of the socket, which every event of it names; None = that without a name.
+        stream_id: the socket's lane, which each of its events names; None = the lane without a name.
         keep: called with the ended response.
-        forget: called if it failed by itself, not by a cancel.
+        forget: called if the response failed by itself, not by a cancel.
     """
 
     def __init__(
@@ -164,7 +161,7 @@ class FrameWriter(EventWriter):
         keep: Callable[[ResponseObject], None],
         forget: Callable[[], None],
     ) -> None:
-        super().__init__(draft, {})
+        super().__init__(draft)
         self._keep = keep
         self._forget = forget
         self._stream_id = stream_id
@@ -178,7 +175,7 @@ class FrameWriter(EventWriter):
 
     @override
     def fail(self, error: TgError) -> Output:
-        """A failure before the first event is an error of the socket's; later it is the last event."""
+        """A failure before the first event becomes the socket's error message; a later one is the last event."""
         if not isinstance(error, Cancelled):
             self._forget()
         return super().fail(error) if self._number else encode_error_frame(error, self._stream_id)

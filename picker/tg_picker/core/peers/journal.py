@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from itertools import count
 
-from tg_picker.core.interface import Fingerprint
+from msgspec.structs import replace
+from typing_extensions import override
+
+from tg_picker.core.interface import Fingerprint, InstanceUsage
 from tg_picker.core.peers.delta import (
     MAX_PLACED,
     MAX_TICKS,
@@ -16,7 +19,7 @@ from tg_picker.core.peers.delta import (
     is_sendable,
     pack_blocks,
 )
-from tg_picker.core.state import MAX_BLOCKS, LatencySample, Placement
+from tg_picker.core.state import MAX_BLOCKS, Follower, LatencySample, Placement
 
 MAX_PENDING = 10_000
 """Entries that are kept if nobody fetches them. Above this number all entries are dropped: the other schedulers notice
@@ -25,8 +28,8 @@ BLOCKS_PER_ENTRY = 8
 """This many blocks of a prompt count as one more entry."""
 
 
-class Journal:
-    """Collects what the scheduler does. See `PlacementListener`.
+class Journal(Follower):
+    """Collects what the scheduler does, but for what it adopted from others.
 
     Args:
         origin: the scheduler's number.
@@ -48,14 +51,11 @@ class Journal:
 
     def _clear(self) -> None:
         self._names = _Names()
-        self._placed: list[Placed] = []
-        self._started: list[Event] = []
-        self._ended: list[Event] = []
-        self._lacking: list[tuple[int, int]] = []
+        self._batch = Batch(self._origin, self.seq, [], [], [], [], [])
         self._pending = 0
 
+    @override
     def placed(self, placement: Placement, prefix: Fingerprint, matched: int) -> None:
-        """See `PlacementListener`."""
         placement.number = next(self._numbers)
         self._open[placement.number] = placement
         if not self.is_heard:
@@ -63,25 +63,27 @@ class Journal:
         blocks = prefix.blocks
         last = blocks[matched - 1] if matched else None
         new = blocks[matched:MAX_BLOCKS]
-        self._placed.append(_describe(placement, self._names, last, pack_blocks(new)))
+        self._batch.placed.append(_describe(placement, self._names, last, pack_blocks(new)))
         self._grow(1 + len(new) // BLOCKS_PER_ENTRY)
 
-    def started(self, placement: Placement, sample: LatencySample | None) -> None:
-        """See `PlacementListener`."""
-        if self.is_heard:
-            self._started.append(_event(placement, sample))
+    @override
+    def began(self, placement: Placement, sample: LatencySample | None, now: float) -> None:
+        if placement.number in self._open and self.is_heard:
+            self._batch.started.append(_event(placement, sample))
             self._grow()
 
-    def ended(self, placement: Placement, sample: LatencySample | None) -> None:
-        """See `PlacementListener`."""
+    @override
+    def finished(
+        self, placement: Placement, sample: LatencySample | None, usage: InstanceUsage | None, now: float
+    ) -> None:
         if self._open.pop(placement.number, None) is not None and self.is_heard:
-            self._ended.append(_event(placement, sample))
+            self._batch.ended.append(_event(placement, sample))
             self._grow()
 
+    @override
     def lacked(self, address: str, adapter: str) -> None:
-        """See `PlacementListener`."""
         if self.is_heard and is_sendable(adapter):
-            self._lacking.append((self._names[address], self._names[adapter]))
+            self._batch.lacking.append((self._names[address], self._names[adapter]))
             self._grow()
 
     def rest(self) -> None:
@@ -99,7 +101,7 @@ class Journal:
         """The next batch, with each entry once; None = there is nothing to publish."""
         if not self._pending:
             return None
-        batch = Batch(self._origin, self.seq, [*self._names], self._placed, self._started, self._ended, self._lacking)
+        batch = replace(self._batch, seq=self.seq, names=[*self._names])
         self._clear()
         self.seq += 1
         return batch

@@ -92,7 +92,8 @@ class SharedState:
         self._origin = origin
         self._wake = wake
         self._timing = timing
-        self._journal = scheduler.listener = Journal(origin, wake)
+        self._journal = Journal(origin, wake)
+        scheduler.followers.append(self._journal)
         self._peers: dict[int, PeerState] = {}
         self._wants: dict[Want, None] = {}
         self._answers: dict[tuple[str, int], None] = {}

@@ -104,7 +104,9 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
     adapter, capacity = request.adapter, server.cache_tokens
     pace = speed.predict_pace(beside)
     # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
-    lost = beside * (work + fixed) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
+    # Prompts that wait share a step, unless they wait for an answer to end.
+    step = fixed / 2 if server.unstarted and beside < server.concurrency_limit else fixed
+    lost = beside * (work + step) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
     residence = context.expected_tokens * pace
     extra = 0.0
     if adapter is not None:
@@ -112,7 +114,7 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
             extra = _slot_cost(server, context, residence)
         if adapter not in server.adapters.used_at:
             wait += LOAD_SECONDS
-            lost += beside * LOAD_SECONDS
+            lost += beside * LOAD_SECONDS * speed.engine.standstill
     if beside >= server.seats:
         # As many answers as wait there, and one more, have to end first. A stall may have shown too few seats, so this
         # fades, the sooner the fewer: then one is sent beyond them, which renews it or shows that there are more.
@@ -146,13 +148,15 @@ def _room_seconds(server: ServerState, share: float, residence: float) -> float:
 
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
-    """Seconds of adapter loads ahead of this request.
+    """Seconds of adapter loads ahead of this request: all of them before its own load, else for what it stands still.
 
     A load that waits for a slot delays only requests for its own adapter.
     """
     ready_at = server.ready_at.get(adapter or "")
     if ready_at is None:
-        return max(server.loads_end_at - now, 0.0)
+        seconds = max(server.loads_end_at - now, 0.0)
+        is_loaded = adapter is None or adapter in server.adapters.used_at
+        return seconds * server.speed.engine.standstill if is_loaded else seconds
     slots = server.adapters.slots
     if now > ready_at and slots and len(server.adapter_requests) > slots:
         # Requests for the adapters in the slots keep coming, so expect to wait for about as long again.
@@ -167,7 +171,7 @@ def _slot_cost(server: ServerState, context: SchedulingContext, residence: float
         return 0.0
     busy = len(server.adapter_requests)
     if busy >= slots:
-        return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, context.now)
+        return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence)
     lost = residence * (busy + 1) / slots
     loaded = server.adapters.used_at
     if context.request.adapter not in loaded and len(loaded) >= slots:

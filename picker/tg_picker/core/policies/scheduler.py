@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from random import Random
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, LoadReport
@@ -14,12 +13,11 @@ from tg_picker.core.policies.predicted_wait import predict_cost
 from tg_picker.core.state import (
     MAX_FALLBACKS,
     EngineSpeed,
+    Follower,
     MissingAdapters,
     OutputEstimates,
     Pick,
     Placement,
-    PlacementFollower,
-    PlacementListener,
     Rejection,
     ServerState,
 )
@@ -35,13 +33,6 @@ SATURATED_RETRY_SECONDS = 1.0
 _EngineKey = tuple[str, ...] | frozenset[tuple[str, str]]
 
 
-class SchedulerFollower(PlacementFollower, Protocol):
-    """Is notified of everything that may free capacity for a request."""
-
-    def changed(self) -> None:
-        """A server reported its load, or the set of servers changed."""
-
-
 class Scheduler:
     """Picks servers. Not thread-safe: it belongs to one event loop. It never waits.
 
@@ -51,9 +42,8 @@ class Scheduler:
         random: decides ties; the same seed and the same calls give the same picks.
 
     Attributes:
-        listener: is notified of placements; None = nobody.
-        follower: is notified of each placement's progress, and of all that may free capacity; None = nobody.
         missing: adapters that servers answered 404 for.
+        followers: are notified of each placement, its progress, and of all that may free capacity.
     """
 
     def __init__(
@@ -66,16 +56,13 @@ class Scheduler:
         self._policy = load_policy(policy) if isinstance(policy, str) else policy
         self._admission = ADMISSIONS[admission] if isinstance(admission, str) else admission
         self._random = Random() if random is None else random  # noqa: S311 - it decides ties
-        self.listener: PlacementListener | None = None
-        self.follower: SchedulerFollower | None = None
         self.missing = MissingAdapters()
+        self.followers: list[Follower] = [self.missing]
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
         self._engines = WeakValueDictionary[_EngineKey, EngineSpeed]()
         self._swept_at = float("-inf")
-        self._last_endpoints: Sequence[Endpoint] | None = None
-        self._last_model = ""
-        self._last_eligible: list[ServerState] = []
+        self._last: tuple[Sequence[Endpoint], str, list[ServerState]] = ((), "", [])
 
     def pick(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Pick | Rejection:
         """Pick one of the endpoints, and count the request there until its placement ends.
@@ -118,11 +105,9 @@ class Scheduler:
         server = choice.server
         matched = server.prefixes.match(request.prefix) if choice.matched is None else choice.matched
         cached = matched * BLOCK_TOKENS
-        placement = Placement(server, request, self._estimates, cached, now)
-        placement.follower, placement.missing = self.follower, self.missing
-        if self.listener is not None:
-            placement.listener = self.listener
-            self.listener.placed(placement, request.prefix, matched)
+        placement = Placement(server, request, self._estimates, cached, now, followers=self.followers)
+        for each in self.followers:
+            each.placed(placement, request.prefix, matched)
         return Pick(server.endpoint, choice.others, choice.reasons, placement)
 
     def adopt(self, endpoint: Endpoint, request: InstanceRequest, cached: int, room: int, now: float) -> Placement:
@@ -137,9 +122,9 @@ class Scheduler:
             room: tokens of its prompt that were not in use there.
             now: on the scheduler's clock.
         """
-        placement = Placement(self.server(endpoint), request, self._estimates, cached, now, reported_room=room)
-        placement.follower, placement.missing = self.follower, self.missing
-        return placement
+        return Placement(
+            self.server(endpoint), request, self._estimates, cached, now, reported_room=room, followers=self.followers
+        )
 
     def predict_first_token(self, request: InstanceRequest, server: ServerState, now: float) -> float:
         """Seconds until the first token of a request's answer, were it placed on this server now."""
@@ -159,7 +144,7 @@ class Scheduler:
             if (adapters := report.adapters) is not None:
                 names = (*adapters.active, *(adapters.resident or ()))
                 self.missing.find(endpoint.address, names, report.read_at)
-            self._notify_follower()
+            self._notify_followers()
 
     def expire(self, now: float) -> None:
         """Forget reports that are too old. `pick` does so by itself; a page that shows servers calls it first."""
@@ -199,14 +184,15 @@ class Scheduler:
             endpoint: who answered.
             adapter: that was asked for.
             now: on the scheduler's clock.
-            by_peer: whether another scheduler said so; then no listener is notified.
+            by_peer: whether another scheduler said so; then no follower is notified.
         """
         server = self._servers.get(endpoint.address)
         if server is not None:
             server.adapters.discard(adapter)
             self.missing.note(endpoint.address, adapter, now)
-            if self.listener is not None and not by_peer:
-                self.listener.lacked(endpoint.address, adapter)
+            if not by_peer:
+                for each in self.followers:
+                    each.lacked(endpoint.address, adapter)
 
     def restarted(self, endpoint: Endpoint) -> None:
         """Note that a server lost its adapters and its cache."""
@@ -222,23 +208,24 @@ class Scheduler:
         for address in self._servers.keys() - kept:
             del self._servers[address]
             self.missing.forget(address)
-        self._last_endpoints = None
-        self._notify_follower()
+        self._last = ((), "", [])
+        self._notify_followers()
 
-    def _notify_follower(self) -> None:
-        if self.follower is not None:
-            self.follower.changed()
+    def _notify_followers(self) -> None:
+        for each in self.followers:
+            each.changed()
 
     def _situation(self, request: InstanceRequest, servers: Sequence[ServerState], now: float) -> SchedulingContext:
         return SchedulingContext(request, servers, self._estimates.expect(request), now, self._random)
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
         # The same tuple comes with nearly every request. A tuple cannot change, so the result for it stays valid.
-        if endpoints is self._last_endpoints and model == self._last_model:
-            return self._last_eligible
+        last, last_model, eligible = self._last
+        if endpoints is last and model == last_model:
+            return eligible
         servers = [self.server(each) for each in endpoints if each.serves(model)]
         if isinstance(endpoints, tuple):
-            self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
+            self._last = endpoints, model, servers
         return servers
 
 

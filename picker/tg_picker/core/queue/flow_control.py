@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from typing_extensions import override
+
 from tg_picker.core.interface import Endpoint, InstanceRequest, InstanceUsage
 from tg_picker.core.policies import NO_ENDPOINTS_RETRY_SECONDS, SATURATED_RETRY_SECONDS, Choice, Scheduler
 from tg_picker.core.queue.capacity import Capacity
@@ -10,14 +12,22 @@ from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.request_queue import RequestQueue
 from tg_picker.core.queue.slo_attainment import SlidingWindow, SloAttainment
 from tg_picker.core.queue.waiting import Lane, Waiting
-from tg_picker.core.state import ASSUMED_OUTPUT_TOKENS, Pick, Placement, Rejection, RejectionReason
+from tg_picker.core.state import (
+    ASSUMED_OUTPUT_TOKENS,
+    Follower,
+    LatencySample,
+    Pick,
+    Placement,
+    Rejection,
+    RejectionReason,
+)
 
 _EMPTY = Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
 _LATE = Rejection("objective-out-of-reach", 429)
 """What stands for a request that no server would begin in time, while it may go behind others for that."""
 
 
-class FlowControl:
+class FlowControl(Follower):
     """Places requests while a server has capacity (see `Capacity`); otherwise lets them wait by priority, in bands.
 
     It belongs to one event loop and has no clock: `submit` and `serve` are given the time. It follows its scheduler.
@@ -39,7 +49,7 @@ class FlowControl:
         self._served = SlidingWindow()
         self.attainment = SloAttainment()
         self.on_capacity: Callable[[], None] = lambda: None
-        scheduler.follower = self
+        scheduler.followers += [self.attainment, self]
 
     @property
     def waiting(self) -> dict[str, dict[int, int]]:
@@ -157,18 +167,15 @@ class FlowControl:
         placement.finish(None, now)
         return moved
 
+    @override
     def changed(self) -> None:
-        """Follow the scheduler: a server reported its load, or the servers changed."""
         if self._queues:
             self.on_capacity()
 
-    def began(self, placement: Placement, now: float) -> None:
-        """Follow the scheduler: an answer began."""
-        self.attainment.began(placement, now)
-
-    def finished(self, placement: Placement, usage: InstanceUsage | None, now: float) -> None:
-        """Follow the scheduler: a request ended."""
-        self.attainment.finished(placement, usage, now)
+    @override
+    def finished(
+        self, placement: Placement, sample: LatencySample | None, usage: InstanceUsage | None, now: float
+    ) -> None:
         self.changed()
 
     def _waiting(

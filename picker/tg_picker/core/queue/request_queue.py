@@ -101,7 +101,7 @@ class RequestQueue:
         self._forget(head)
 
     def postpone(self, waiting: Waiting) -> None:
-        """Let a queued request go behind those that can still begin in time, until its own wait ends."""
+        """Put a request behind those that can still meet their objective; it keeps its deadline."""
         self._bands[waiting.priority].lanes[waiting.lane].postpone(waiting)
 
     def remove(self, waiting: Waiting) -> None:

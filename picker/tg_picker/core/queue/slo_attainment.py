@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from typing_extensions import override
 
 from tg_picker.core.interface import InstanceRequest, InstanceUsage, Objective
 from tg_picker.core.queue.prediction_errors import PredictionErrors
-from tg_picker.core.state import Placement
+from tg_picker.core.state import Follower, LatencySample, Placement
 
 WINDOW_SECONDS = 60.0
 BUCKET_COUNT = 12
@@ -30,28 +31,21 @@ class SlidingWindow:
     """Counts events, each of which met an objective or missed it. Memory does not grow with their number."""
 
     def __init__(self) -> None:
-        self._kept = [0] * BUCKET_COUNT
-        self._total = [0] * BUCKET_COUNT
-        self._bucket = 0
+        self._buckets: dict[int, Attained] = {}
 
     def note(self, now: float, *, kept: bool) -> None:
-        """Count an event; `now` never goes back."""
-        self._slide(now)
-        at = self._bucket % BUCKET_COUNT
-        self._total[at] += 1
-        self._kept[at] += kept
+        """Count an event."""
+        at = int(now // _BUCKET_SECONDS)
+        before = self._buckets.get(at, Attained(0, 0))
+        self._buckets[at] = Attained(before.kept + kept, before.total + 1)
+        if len(self._buckets) > BUCKET_COUNT:
+            del self._buckets[next(iter(self._buckets))]
 
     def read(self, now: float) -> Attained:
         """The events of the last WINDOW_SECONDS, give or take a bucket."""
-        self._slide(now)
-        return Attained(sum(self._kept), sum(self._total))
-
-    def _slide(self, now: float) -> None:
-        bucket = max(int(now // _BUCKET_SECONDS), self._bucket)
-        for passed in range(self._bucket + 1, min(bucket, self._bucket + BUCKET_COUNT) + 1):
-            self._kept[passed % BUCKET_COUNT] = self._total[passed % BUCKET_COUNT] = 0
-        # After a gap longer than the window, all buckets are empty.
-        self._bucket = bucket
+        passed = int(now // _BUCKET_SECONDS) - BUCKET_COUNT
+        recent = [each for at, each in self._buckets.items() if at > passed]
+        return Attained(sum(each.kept for each in recent), sum(each.total for each in recent))
 
 
 MIN_SAMPLES = 20
@@ -114,7 +108,7 @@ class _Watched(NamedTuple):
     output_token: float
 
 
-class SloAttainment:
+class SloAttainment(Follower):
     """Counts how often routes meet their objectives, and learns how reliable predictions are.
 
     Attributes:
@@ -169,7 +163,8 @@ class SloAttainment:
         if (watched := self._watched.pop(placement, None)) is not None:
             self._watched[other] = watched
 
-    def began(self, placement: Placement, now: float) -> None:
+    @override
+    def began(self, placement: Placement, sample: LatencySample | None, now: float) -> None:
         """Count the first token."""
         watched = self._watched.get(placement)
         if watched is None or watched.objective.first_token is None:
@@ -178,7 +173,10 @@ class SloAttainment:
         watched.route.first_token.note(now, kept=seconds <= watched.objective.first_token)
         self.first_errors.learn(watched.first_token, now - placement.picked_at)
 
-    def finished(self, placement: Placement, usage: InstanceUsage | None, now: float) -> None:
+    @override
+    def finished(
+        self, placement: Placement, sample: LatencySample | None, usage: InstanceUsage | None, now: float
+    ) -> None:
         """Count the pace of the answer; one that never began counts as late if its time had run out."""
         watched = self._watched.pop(placement, None)
         if watched is None:

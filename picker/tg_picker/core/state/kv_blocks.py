@@ -9,7 +9,8 @@ from tg_picker.core.interface import BLOCK_BYTES, chain_root, chain_tokens, pack
 from tg_picker.core.state.prefix_owners import PrefixOwners
 
 MAX_KV_BLOCKS = 65_536
-"""The most blocks tracked for a server: a million tokens in vLLM's blocks of 16, which take 30 MiB here."""
+"""The most blocks tracked for a server, and of ours in them: a million tokens in vLLM's blocks of 16, which take 30 MiB
+here, or four million in larger ones."""
 
 _GPU, _ELSEWHERE = 1, 2
 KvHash = int | bytes
@@ -45,6 +46,7 @@ class KvBlocks:
     def __init__(self, owners: PrefixOwners) -> None:
         self._owners = owners
         self._blocks: dict[KvHash, _KvBlock] = {}
+        self._ours = 0
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -52,7 +54,7 @@ class KvBlocks:
     @property
     def is_full(self) -> bool:
         """Whether the limit is reached: no other block is followed until one is removed."""
-        return len(self._blocks) >= MAX_KV_BLOCKS
+        return max(len(self._blocks), self._ours) >= MAX_KV_BLOCKS
 
     def store(
         self,
@@ -96,6 +98,7 @@ class KvBlocks:
                 if self.is_full:
                     return False
                 found = self._blocks[each] = _cut(last, rest + piece)
+                self._ours += len(found.ours)
             self._tell(found, place)
             last, rest = found.last, found.rest
         return True
@@ -108,17 +111,20 @@ class KvBlocks:
                 block.places &= ~(_ELSEWHERE if elsewhere else _GPU)
                 if not block.places:
                     del self._blocks[each]
+                    self._ours -= len(block.ours)
                     for ours, _ in block.ours:
                         self._owners.untell(ours)
 
     def clear(self) -> None:
         """Note that all blocks are gone, including those that were only assumed."""
         self._blocks.clear()
+        self._ours = 0
         self._owners.clear()
 
     def doubt(self) -> None:
         """Note that a report was missed: reported blocks only count as assumed from now on."""
         self._blocks.clear()
+        self._ours = 0
         self._owners.doubt()
 
     def _tell(self, block: _KvBlock, place: int) -> None:

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tg_picker.core.interface import Endpoint
+from typing_extensions import override
+
+from tg_picker.core.interface import Endpoint, InstanceUsage
+from tg_picker.core.state.placement import Follower, LatencySample, Placement
 
 MISSING_SECONDS = 60.0
 """How long a server is skipped: somebody may load the adapter there later, which not every server reports."""
@@ -10,7 +13,7 @@ MAX_ADAPTERS = 1_024
 """How many adapters are remembered; without routes, clients choose their names."""
 
 
-class MissingAdapters:
+class MissingAdapters(Follower):
     """The adapters that servers said they do not have.
 
     Without this, a policy would pick such a server again and again, because it is idle.
@@ -39,6 +42,20 @@ class MissingAdapters:
             # A report from before the 404 does not disprove it.
             if (servers := self._missing.get(adapter)) and servers.get(address, at) < at:
                 del servers[address]
+
+    @override
+    def began(self, placement: Placement, sample: LatencySample | None, now: float) -> None:
+        """An answer for an adapter shows that the server has it."""
+        if placement.adapter is not None:
+            self.find(placement.address, (placement.adapter,), now)
+
+    @override
+    def finished(
+        self, placement: Placement, sample: LatencySample | None, usage: InstanceUsage | None, now: float
+    ) -> None:
+        """Only an answer that was measured shows it."""
+        if sample is not None:
+            self.began(placement, sample, now)
 
     def forget(self, address: str) -> None:
         """A server left or restarted."""

@@ -1,10 +1,10 @@
 """Pick -> server state: one request on one server, counted until it ends."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tg_picker.core.interface import BLOCK_TOKENS, Fingerprint, InstanceRequest, InstanceUsage
 from tg_picker.core.state.active_prefixes import marks_of
-from tg_picker.core.state.missing_adapters import MissingAdapters
 from tg_picker.core.state.output_estimates import OutputEstimates
 from tg_picker.core.state.server_state import ServerState
 
@@ -19,30 +19,28 @@ class LatencySample(NamedTuple):
     seconds: float
 
 
-class PlacementListener(Protocol):
-    """Is notified of what a scheduler does, in order. It must not fail and must not wait."""
+class Follower:
+    """Is notified of what a scheduler does, in order, once for each event. It must not fail and must not wait."""
 
     def placed(self, placement: "Placement", prefix: Fingerprint, matched: int) -> None:
-        """A request was placed on a server that is believed to have had `matched` blocks of its prompt."""
+        """A request was placed here on a server that is believed to have had `matched` blocks of its prompt."""
 
-    def started(self, placement: "Placement", sample: LatencySample | None) -> None:
-        """Its answer began; with the latency measured until then."""
+    def began(self, placement: "Placement", sample: LatencySample | None, now: float) -> None:
+        """The answer began; with the latency measured until then."""
 
-    def ended(self, placement: "Placement", sample: LatencySample | None) -> None:
-        """It ended, whether its answer had begun or not; with what was measured of its answer."""
+    def finished(
+        self, placement: "Placement", sample: LatencySample | None, usage: InstanceUsage | None, now: float
+    ) -> None:
+        """The request ended, whether its answer had begun or not, and is no longer counted at its server.
+
+        With what was measured of its answer, and what the server counted.
+        """
 
     def lacked(self, address: str, adapter: str) -> None:
-        """A server does not have an adapter that it should."""
+        """A server does not have an adapter that it should, as it answered here."""
 
-
-class PlacementFollower(Protocol):
-    """Is notified of the progress of placements, once for each event, with the scheduler's time."""
-
-    def began(self, placement: "Placement", now: float) -> None:
-        """The answer began."""
-
-    def finished(self, placement: "Placement", usage: InstanceUsage | None, now: float) -> None:
-        """The request ended, and is no longer counted at its server."""
+    def changed(self) -> None:
+        """A server reported its load, or the set of servers changed: there may be capacity for a request."""
 
 
 class Placement:
@@ -59,10 +57,8 @@ class Placement:
         room: tokens of the prompt that were not in use on the server when it was placed.
         picked_at: on the scheduler's clock.
         first_at: when the answer began; None = not yet.
-        number: the number by which the listener knows it.
-        listener: is told; None = nobody.
-        follower: is told as well; None = nobody.
-        missing: is told that the server has the adapter, once it answers; None = nobody.
+        number: the number by which the journal knows it; 0 = it was adopted, or nobody listens.
+        followers: those of its scheduler, which are told of its progress.
         loads_adapter: whether the server probably had to load the adapter first.
         streamed: whether the answer comes token by token.
     """
@@ -73,6 +69,7 @@ class Placement:
         "_is_behind",
         "_is_held_up",
         "_is_sheddable",
+        "_loads_ahead",
         "_objective",
         "_server",
         "_tokens_ahead",
@@ -81,11 +78,9 @@ class Placement:
         "address",
         "expected_tokens",
         "first_at",
-        "follower",
-        "listener",
+        "followers",
         "loads_adapter",
         "marks",
-        "missing",
         "number",
         "picked_at",
         "prompt_tokens",
@@ -103,6 +98,7 @@ class Placement:
         now: float,
         *,
         reported_room: int | None = None,
+        followers: Sequence[Follower] = (),
     ) -> None:
         self._server: ServerState | None = server
         self._estimates = estimates
@@ -120,10 +116,10 @@ class Placement:
         self.first_at: float | None = None
         self.streamed = request.streamed
         self.number = 0
-        self.listener: PlacementListener | None = None
-        self.follower: PlacementFollower | None = None
-        self.missing: MissingAdapters | None = None
+        self.followers = followers
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
+        has_adapter = not self.loads_adapter and request.adapter not in server.ready_at
+        self._loads_ahead = max(server.loads_end_at - now, 0.0) if has_adapter and not server.is_cold else 0.0
         self.marks = marks_of(request.prefix)
         self.room = self.uncached_tokens
         if reported_room is not None:
@@ -154,7 +150,6 @@ class Placement:
         if server is None or self.first_at is not None or not self.streamed:
             return
         self.first_at = now
-        self._note_adapter(now)
         server.waiting_since.pop(self, None)
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
@@ -167,10 +162,11 @@ class Placement:
         # The server's speed is learnt only from prompts that did not wait for anything else.
         own = LatencySample(self._tokens_ahead + self.uncached_tokens, seconds)
         sample = learnt if self._is_held_up else own
-        if self.listener is not None:
-            self.listener.started(self, sample)
-        if self.follower is not None:
-            self.follower.began(self, now)
+        if self._loads_ahead:
+            late = seconds - server.speed.predict_first_token(own.tokens, is_behind=self._is_behind)
+            server.speed.engine.learn_load(self._loads_ahead, late)
+        for each in self.followers:
+            each.began(self, sample, now)
         if sample is not None:
             server.speed.learn_first_token(*sample, now, is_behind=self._is_behind)
 
@@ -198,19 +194,10 @@ class Placement:
             answered=0 if sample is None else sample.tokens,
         )
         if sample is not None:
-            self._note_adapter(now)
-        if self.listener is not None:
-            self.listener.ended(self, sample)
-        if sample is not None:
             server.speed.learn_output(*sample, (self._beside + server.running) / 2)
             self._estimates.learn(self.adapter, sample.tokens)
-        if self.follower is not None:
-            self.follower.finished(self, usage, now)
-
-    def _note_adapter(self, now: float) -> None:
-        """An answer for the adapter shows that the server has it."""
-        if self.adapter is not None and self.missing is not None:
-            self.missing.find(self.address, (self.adapter,), now)
+        for each in self.followers:
+            each.finished(self, sample, usage, now)
 
     def _sample(self, usage: InstanceUsage | None, now: float, server: ServerState) -> LatencySample | None:
         tokens = None if usage is None else usage.output_tokens

@@ -42,12 +42,9 @@ class ResidentAdapters:
         """Compare these assumptions with what the server reports."""
         self.slots = report.slots if report.slots is not None else self.slots
         known, reported = self.used_at, report.resident
-        for adapter in {*report.active, *(reported or ())}:
-            # Move it to the end, so that names that are reported again outlive those that were reported once.
-            self.told.pop(adapter, None)
-            self.told[adapter] = None
-        for adapter in list(self.told)[:-MAX_ADAPTERS]:
-            del self.told[adapter]
+        told = {*report.active, *(reported or ())}
+        # These go to the end, so that names that are reported again outlive those that were reported once.
+        self.told = dict.fromkeys([*(each for each in self.told if each not in told), *told][-MAX_ADAPTERS:])
         if reported is not None:
             gone = [
                 adapter

@@ -24,10 +24,12 @@ request that waits longer is overdue."""
 SOON_SHARE = 0.5
 """A first token within this share of its objective is soon; the rest is a reserve for unforeseen delays."""
 IDLE_FACTOR = 2.0
-"""A first token also counts as soon if it takes at most this many times as long as on the idle server: other requests
-are not the cause."""
+"""A first token is also `soon` if it takes at most this many times the idle server's time: other requests are not the
+cause."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
 """The objective of a first token that is assumed where there is none."""
+LOAD_SECONDS = 0.4
+"""Assumed for an adapter. A gigabyte takes about this long, as llm-d-router's load state scorer has measured."""
 _PRIOR_PROMPT_TOKENS = 4_096.0
 _PRIOR_RUNNING = 64.0
 
@@ -58,12 +60,24 @@ class _Line:
 
 
 class EngineSpeed:
-    """Measured speed of all servers of a model: first tokens by tokens to compute, pace by running answers."""
+    """Measured speed of all servers of a model: first tokens by tokens to compute, pace by running answers.
+
+    Attributes:
+        standstill: the share of an adapter's load for which all else stands still.
+    """
 
     def __init__(self) -> None:
         seconds, pace = 1 / ASSUMED_PREFILL_TOKENS_PER_SECOND, ASSUMED_OUTPUT_TOKEN_SECONDS
         self.first = _Line(ASSUMED_FIRST_TOKEN_SECONDS, seconds, _PRIOR_PROMPT_TOKENS)
         self.output = _Line(pace, pace / _PRIOR_RUNNING, _PRIOR_RUNNING)
+        self.standstill = 1.0
+        self._load_seconds = self._stood_seconds = LOAD_SECONDS
+
+    def learn_load(self, ahead: float, late: float) -> None:
+        """Note by how many seconds a first token was late that came while loads were to take so many more."""
+        self._load_seconds = FORGETTING * self._load_seconds + ahead
+        self._stood_seconds = FORGETTING * self._stood_seconds + min(max(late, 0.0), ahead)
+        self.standstill = self._stood_seconds / self._load_seconds
 
 
 class _Factor:

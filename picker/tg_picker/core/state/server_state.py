@@ -7,10 +7,8 @@ from tg_picker.core.interface import BLOCK_TOKENS, Endpoint, InstanceRequest, Lo
 from tg_picker.core.state.active_prefixes import ActivePrefixes
 from tg_picker.core.state.prefix_owners import PrefixOwners
 from tg_picker.core.state.resident_adapters import ResidentAdapters
-from tg_picker.core.state.server_speed import EngineSpeed, ServerSpeed
+from tg_picker.core.state.server_speed import LOAD_SECONDS, EngineSpeed, ServerSpeed
 
-LOAD_SECONDS = 0.4
-"""Assumed for an adapter. A gigabyte takes about this long, as llm-d-router's load state scorer has measured."""
 MAX_UNSEEN = 16
 """Requests that a server may get between two scrapes before each further one counts as queued."""
 _MAX_REMEMBERED = 1_024
@@ -192,7 +190,7 @@ class ServerState:
         if request.adapter is not None:
             counts = self.adapter_requests
             if loads:
-                wait = self.drain_seconds(expected * self.speed.output_token_seconds, now)
+                wait = self.drain_seconds(expected * self.speed.output_token_seconds)
                 self.ready_at[request.adapter] = ready = max(now + wait, self.loads_end_at) + LOAD_SECONDS
                 if not wait:
                     self.loads_end_at = ready
@@ -203,21 +201,14 @@ class ServerState:
         self._weigh()
         return is_full or bool(self.ready_at)
 
-    def drain_seconds(self, residence: float, now: float) -> float:
-        """How long an adapter without requests here waits for a slot.
-
-        Args:
-            residence: seconds that a request takes, on average.
-            now: on the scheduler's clock.
-        """
+    def drain_seconds(self, residence: float) -> float:
+        """How long an adapter without requests here waits for a slot, if a request takes so many seconds."""
         slots, busy = self.adapters.slots, self.adapter_requests
         if not slots or len(busy) < slots:
             return 0.0
-        used_at = self.adapters.used_at
-        ends = sorted(used_at.get(adapter, now) + residence - now for adapter in busy if adapter not in self.ready_at)
-        # Adapters that wait already take the free slots first.
-        ahead = len(busy) - slots
-        return max(ends[min(ahead, len(ends) - 1)], 0.0) if ends else residence
+        # An answer may end at any time. The slots that one request uses are free next, one after the other.
+        single = sum(count == 1 for adapter, count in busy.items() if adapter not in self.ready_at)
+        return residence * (len(busy) - slots + 1) / max(single, 1)
 
     def start(self, adapter: str | None, uncached: int, now: float, room: int | None = None) -> None:
         """Count a request's first token; the arguments are those of its placement, and the time."""

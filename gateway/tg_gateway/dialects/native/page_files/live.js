@@ -1,10 +1,11 @@
-// What the gateway does now, in the dialog: its queues, and its streams, each with a button that stops it.
+// What the gateways do now, in the dialog: they, their queues, and their streams, each with a button that stops it.
 import {byId, make} from "./dom.js";
 import {showControls} from "./markdown.js";
 
 const RETRY_MILLISECONDS = 2000;
 const seconds = each => each?.toFixed(3) ?? "";
-const TABLES = ["queues", "processors", "pools", "streams"];
+const TABLES = ["gateways", "queues", "processors", "pools", "streams"];
+const GATEWAYS = ["Gateway", "Streams", "Waiting", "Tokens/s", "Errors", "State"];
 const QUEUES = ["Service", "Model", "Running", "Waiting", "Tokens/s", "First p50", "p99", "Errors"];
 const STREAMS = ["Service", "Model", "Key", "Seconds", "Tokens", ""];
 
@@ -55,9 +56,13 @@ export async function showLive(base, key) {
   const said = make("p", {className: "state", role: "status"});
   const stop = name => ask(`/streams/${encodeURIComponent(name)}/stop`, {method: "POST"})
     .catch(error => { said.textContent = error.message; });
-  const [queues, streams] = [new Table("Queues", QUEUES), new Table("Streams", STREAMS, stop)];
-  byId("shown").replaceChildren(queues.element, streams.element, said);
+  const [gateways, queues] = [new Table("Gateways", GATEWAYS), new Table("Queues", QUEUES)];
+  const streams = new Table("Streams", STREAMS, stop);
+  byId("shown").replaceChildren(gateways.element, queues.element, streams.element, said);
   const draw = now => {
+    gateways.show(Object.entries(now.gateways).map(([id, each]) => [id, [
+      each.name, each.streams, each.waiting, Math.round(each.tokens), each.errors,
+      each.draining ? "leaving" : "ready"]]));
     queues.show(Object.entries(now.queues).map(([name, each]) => [name, [
       name, each.failing || each.model, `${each.running} of ${each.capacity}`, each.waiting, Math.round(each.tokens),
       seconds(each.first_p50), seconds(each.first_p99), each.errors]]));

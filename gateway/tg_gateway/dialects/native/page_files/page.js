@@ -11,6 +11,8 @@ const BASE = new URL("./", location.href);
 const LIST_SECONDS = 5;
 const MAX_RECONNECT_SECONDS = 5;
 const MAX_SPOKEN_CHARACTERS = 1000;
+/** Before an answer is read on; the pauses double, a minute in all. */
+const [MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS] = [0.5, 32];
 const CONNECTED = {socket: "connected", sse: "connected, without WebSocket", lost: "connection lost, trying again"};
 
 const [log, turns, note, text] = ["log", "turns", "note", "text"].map(byId);
@@ -21,6 +23,8 @@ let chat = makeChat();
 /** What is asked now: its AbortController. */
 let asking = null;
 let isReconnecting = false;
+/** Settled once the gateway can be asked again, or nobody has a key for it. */
+let ready = Promise.resolve();
 
 // ---- connection
 
@@ -35,15 +39,18 @@ function showConnection(state) {
   if (state === "socket" && shown.dataset.lost) say("Connected again.");
   shown.textContent = CONNECTED[state];
   shown.dataset.lost = state === "lost" ? "yes" : "";
-  if (state === "lost") reconnect();
+  if (state === "lost" && !isReconnecting) ready = reconnect();
+}
+
+function pause(seconds) {
+  return new Promise(resolve => setTimeout(resolve, seconds * 1000));
 }
 
 async function reconnect() {
-  if (isReconnecting) return;
   isReconnecting = true;
   say("The connection to the gateway is lost: it may be restarting. The page tries again.");
   for (let seconds = 0.25; ; seconds = Math.min(2 * seconds, MAX_RECONNECT_SECONDS)) {
-    await new Promise(resolve => setTimeout(resolve, seconds * 1000));
+    await pause(seconds);
     if (await client.connect().then(() => true, error => error.type === "unauthorized")) break;
   }
   isReconnecting = false;
@@ -67,7 +74,9 @@ function isAboutKey({type, status}) {
 function askKey() {
   byId("connection").textContent = "needs a key";
   byId("key-error").textContent = key ? "The gateway does not know this key." : "";
-  if (!byId("key-dialog").open) byId("key-dialog").showModal();
+  if (byId("key-dialog").open) return;
+  byId("key-dialog").showModal();
+  ready = new Promise(resolve => byId("key-dialog").addEventListener("close", resolve, {once: true}));
 }
 
 byId("key-dialog").addEventListener("close", () => {
@@ -132,6 +141,8 @@ function showKept() {
 function show(shown) {
   asking?.abort();
   chat = shown;
+  const place = chat.turns.at(-1)?.place;
+  const begun = place?.stream && !place.over && place.tab === window.name ? chat.turns.pop() : null;
   byId("model").value = chat.model || byId("model").options[0]?.value || "";
   byId("temperature").value = chat.temperature;
   byId("system").value = chat.system;
@@ -142,6 +153,7 @@ function show(shown) {
   openMenu(false);
   log.scrollTop = log.scrollHeight;
   text.focus();
+  if (begun) answer(begun);
 }
 
 function showAnswer(turn) {
@@ -151,7 +163,8 @@ function showAnswer(turn) {
     delete turn.isRunning;
   }
   const view = new AnswerView();
-  view.show(turn);
+  view.addAll(turn);
+  view.end(turn);
   return view.element;
 }
 
@@ -182,37 +195,76 @@ function send() {
   answer();
 }
 
-async function answer() {
-  const [mine, begun, stopping] = [chat, performance.now(), new AbortController()];
+/** The records of an answer; of one that its flow keeps, also when the gateway restarts. */
+async function* recordsOf(request, signal, place) {
+  const aborted = new Promise(resolve => signal.addEventListener("abort", resolve));
+  for (let seconds = MIN_PAUSE_SECONDS; ;) {
+    const used = key;
+    try {
+      for await (const record of place.stream ? client.attach(place, {signal, retries: 0}) : client.textCompletion(request, {signal, place})) {
+        seconds = MIN_PAUSE_SECONDS;
+        yield record;
+      }
+      return;
+    } catch (error) {
+      const goesOn = isAboutKey(error) || error.retryable && seconds <= MAX_PAUSE_SECONDS;
+      if (signal.aborted || !place.stream || place.over || !goesOn) throw error;
+      if (isAboutKey(error)) askKey();
+      else await Promise.race([pause(seconds), aborted]);
+      seconds *= 2;
+      await Promise.race([ready, aborted]);
+      if (isAboutKey(error) && key === used) throw error;
+    }
+  }
+}
+
+/** `turn`: what had come of an answer that is kept, before the page was loaded again. */
+async function answer(turn = {role: "assistant", content: "", reasoning: "", place: {stream: "", tab: window.name}}) {
+  const [mine, begun, stopping, isNew] = [chat, performance.now(), new AbortController(), !turn.place.stream];
   asking = stopping;
-  Object.assign(mine, {model: byId("model").value, temperature: byId("temperature").value, system: byId("system").value});
+  const [model, temperature, system] = ["model", "temperature", "system"].map(id => byId(id).value);
+  if (isNew) Object.assign(mine, {model, temperature, system});
   const request = requestOf(mine);
-  const turn = {role: "assistant", content: "", isRunning: true};
+  turn.isRunning = true;
+  turn.place.after = -1;
+  delete turn.problem;
   mine.turns.push(turn);
   keep(mine);
   for (const each of turns.querySelectorAll(".again")) each.remove();
-  const view = new AnswerView(speak);
+  let view = new AnswerView(speak);
+  view.addAll(turn);
   turns.append(view.element);
   showAsking(true);
   say("");
   speak("The answer begins.");
   log.scrollTop = log.scrollHeight;
   const whole = new Completion();
+  let isBehind = !isNew;
   try {
-    for await (const record of client.textCompletion(request, {signal: stopping.signal})) {
+    for await (const record of recordsOf(request, stopping.signal, turn.place)) {
       whole.add(record);
-      if (record.response || record.reasoning || record.tool_calls?.length) turn.first ??= performance.now() - begun;
+      // What had come stays until it has come again.
+      if (isBehind && (whole.text.length < turn.content.length || whole.reasoning.length < turn.reasoning.length)) continue;
+      const isText = record.response || record.reasoning || record.tool_calls?.length;
+      if (isText && isNew) turn.first ??= performance.now() - begun;
       Object.assign(turn, {content: whole.text, reasoning: whole.reasoning, calls: whole.toolCalls});
-      view.add(record, whole.toolCalls);
+      if (isBehind) {
+        const shown = view.element;
+        view = new AnswerView(speak);
+        view.addAll(turn);
+        shown.replaceWith(view.element);
+      } else view.add(record, whole.toolCalls);
+      isBehind = false;
     }
     if (whole.finishReason === "length") turn.problem = "The answer was cut off at the most tokens that it may have.";
   } catch (error) {
     turn.problem = stopping.signal.aborted ? "Stopped." : error.message;
+    if (error.type === "not-found") turn.place.over = true;
     if (isAboutKey(error)) askKey();
   }
   const seconds = (performance.now() - begun - turn.first) / 1000;
-  Object.assign(turn, {model: whole.model || mine.model, tokens: whole.outTokens ?? 0, turn: whole.turn});
-  if (turn.tokens > 1 && seconds > 0) turn.rate = (turn.tokens - 1) / seconds;
+  if (!isBehind) Object.assign(turn, {model: whole.model || mine.model, tokens: whole.outTokens ?? 0, turn: whole.turn});
+  if (isNew && turn.tokens > 1 && seconds > 0) turn.rate = (turn.tokens - 1) / seconds;
   delete turn.isRunning;
   if (asking === stopping) asking = null;
   showAsking(Boolean(asking));
@@ -297,11 +349,13 @@ async function showKeyed(event) {
 }
 for (const link of document.querySelectorAll(".keyed")) link.addEventListener("click", showKeyed);
 
-// What has come of an answer is kept when the page goes; the next page says what is lost.
+// What has come of an answer is kept when the page goes; the next page goes on, or says what is lost.
 addEventListener("pagehide", () => {
   if (asking) keepChat(chat);
 });
 
+// Of several tabs with a conversation, the one that asked goes on: leaving the answer stops it.
+window.name ||= makeChat().id;
 openClient();
 show(listChats()[0] ?? makeChat());
 start();

@@ -71,10 +71,9 @@ export class AnswerView {
     return this.#view.end();
   }
 
-  /** All of an answer that is kept. */
-  show(turn) {
-    this.add({response: turn.content, reasoning: turn.reasoning, tool_calls: turn.calls}, turn.calls);
-    this.end(turn);
+  /** All that has come of an answer. */
+  addAll({content, reasoning, calls}) {
+    this.add({response: content, reasoning, tool_calls: calls}, calls);
   }
 }
 
