@@ -13,6 +13,7 @@ from tests.connected.pipeline import Pipeline
 from tests.connected.test_responses_made_apart import until_known
 from tests.fakes.live_openai import MODEL, PIECE, LiveOpenAi, told
 from tests.flow.kept_streams import Reader, begin, read_all, resume
+from tests.flow.test_listed_streams import follow, ids_of
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
@@ -41,10 +42,11 @@ async def until_said(reader: Reader, pieces: int) -> None:
 
 
 async def test_a_cut_stream_goes_on_through_another_gateway(live_model: LiveOpenAi, line: Pipeline) -> None:
-    """The gateway that makes it lives; its clients leave it, and read on anywhere, again and again."""
+    """The gateway that makes it lives; its clients leave it, and read on anywhere. The other one lists the streams."""
     one, other, _ = await asyncio.gather(line.start("gateway"), line.start("gateway"), line.start("text-completion"))
     draw = random.Random()
-    async with ClientSession(one.url) as first, ClientSession(other.url) as second:
+    async with ClientSession(one.url) as first, ClientSession(other.url) as second, AsyncExitStack() as followed:
+        auditor = await follow(followed, second)
 
         async def read_in_turns(number: int) -> tuple[str, bytes, int]:
             async with AsyncExitStack() as stack:
@@ -60,6 +62,8 @@ async def test_a_cut_stream_goes_on_through_another_gateway(live_model: LiveOpen
             return name, got, last
 
         streams = await asyncio.gather(*map(read_in_turns, range(STREAMS)))
+        await auditor.until_true(lambda: len(ids_of(auditor)) == STREAMS)
+        assert set(ids_of(auditor)) == {name for name, _, _ in streams}
         live_model.finish.set()
         for name, got, last in streams:
             whole = got + await read_all(second, name, last)
