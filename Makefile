@@ -46,7 +46,7 @@ serve: $(VENV)/$(if $(ARGS),server,demo) ## Run the whole pipeline in one proces
 
 test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real model
 	@scripts/require java
-	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest -n 4 $(SIDE_BY_SIDE) $(ARGS)
+	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest -n 5 $(SIDE_BY_SIDE) $(ARGS)
 
 test-quick: $(VENV)/ready ## Run the tests of single parts, without broker and model: a minute
 	$(BIN)/pytest -n 2 $(SIDE_BY_SIDE) --hypothesis-profile quick -m "not connected and not model" $(QUICK_TESTS) $(ARGS)

@@ -1,4 +1,4 @@
-"""The order of `make test`, which has four processes: two run the tests of a broker each, each takes the next file.
+"""The order of `make test`, which has five processes: three run the tests of a broker each, each takes the next file.
 
 The tests of a broker mostly wait, and start one broker for all; the others mostly compute. So those of the brokers are
 begun first, and the others fill the time in which they wait.
@@ -29,6 +29,7 @@ BROKERS: Final = {
         "tests/same_answer/",
         "tests/picker/pools/test_placement_exchange.py",
     ),
+    "the second broker of tests/connected": tuple(f"tests/connected/test_{letter}" for letter in "prsu"),
     "the broker of tests/connected": ("tests/connected/",),
 }
 """Each piece of work with a broker, and where its tests begin; the first that fits has a test.

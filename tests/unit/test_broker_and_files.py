@@ -4,7 +4,7 @@ import pytest
 
 from tests.broker_and_files import BROKERS, BrokerAndFiles, require_broker_named
 
-SHARED, CONNECTED = BROKERS
+SHARED, SECOND, CONNECTED = BROKERS
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ SHARED, CONNECTED = BROKERS
     [
         ("tests/connected/test_draining.py::test_a[b::c]", CONNECTED),
         ("tests/connected/test_broker_roles.py::test_a", SHARED),
+        ("tests/connected/test_partition.py::test_a", SECOND),
         ("tests/conformance/test_logs.py::test_a[memory]", SHARED),
         ("tests/unit/test_link.py::test_a[tests/connected/]", "tests/unit/test_link.py"),
         ("tests/unit/test_link.py::test_b", "tests/unit/test_link.py"),
