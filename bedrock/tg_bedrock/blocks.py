@@ -41,7 +41,7 @@ def wire_messages(turns: Iterable[Message]) -> "list[MessageUnionTypeDef]":
     Raises:
         BadRequest: this API cannot express a part, or a call's arguments are not a JSON object.
     """
-    # A turn without blocks is dropped: it parts no others.
+    # Drop a turn without blocks first, so that its neighbours can merge.
     spoken = groupby(
         ((turn.role == "assistant", blocks) for turn in turns if (blocks := tuple(_blocks(turn)))),
         key=lambda turn: turn[0],

@@ -1,6 +1,6 @@
 """Bedrock -> boto3 -> our pool: boto3 addresses and signs each request, and only this file calls it.
 
-A signature covers the body, so boto3 makes each request whole. Our connections send it, and our decoder reads the
+A signature covers the body, so boto3 builds the whole request. Our connections send it, and our decoder reads the
 answer.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from types_boto3_bedrock_runtime.type_defs import ConverseStreamRequestTypeDef
 
 MAX_SIGNERS = 4
-"""Requests that a client signs at once; each takes a thread, for as long as credentials are fetched."""
+"""Most requests that a client signs at a time. Each holds a thread while its credentials are fetched."""
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 """The variable in which AWS's tools look for a Bedrock API key."""
 
@@ -61,17 +61,17 @@ _BAD_ENDPOINT = (
     "endpoint_url and region must be valid, and a key in AWS_BEARER_TOKEN_BEDROCK goes to an https:// URL only"
 )
 _load_data = functools.cache(create_loader)
-"""Reads AWS's descriptions of its services once in a process, not once for each key: that takes 60 ms."""
-_REFUSED = "the request cannot be put into the provider's terms; check names of tools, sampling fields and images"
+"""Reads AWS's descriptions of its services, which takes 60 ms: once in a process, not once for each key."""
+_REFUSED = "the provider's API cannot express the request; check names of tools, sampling fields and images"
 
 
 class BedrockClient:
-    """boto3's clients for one region, which send nothing: one for answers, and one for the list of models."""
+    """boto3's two clients for one region: one for answers, one for the list of models. They send nothing themselves."""
 
     def __init__(self, runtime: "BedrockRuntimeClient", control: "ControlClient") -> None:
         self._runtime = runtime
         self._control = control
-        # Not the loop's threads: credentials that do not come would hold up all that needs one, such as DNS.
+        # Not the event loop's threads: stalled credentials would block everything else that needs one, such as DNS.
         self._signers = ThreadPoolExecutor(MAX_SIGNERS, "bedrock-signer")
         bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
         self._pool = open_pool(_read_certificates(bundle) if bundle else True)
@@ -147,9 +147,9 @@ def _text(value: str | bytes) -> str:
 
 
 class _Recorded(BaseException):
-    """Raised to leave boto3's call stack; has the signed request."""
+    """Raised to leave boto3's call stack; carries the signed request."""
 
-    # A BaseException: boto3 retries after an Exception.
+    # A BaseException, because boto3 retries after an Exception.
     def __init__(self, request: "AWSPreparedRequest") -> None:
         super().__init__()
         self.request = request
@@ -172,7 +172,7 @@ def _record(call: Callable[[], object]) -> "AWSPreparedRequest":
 _KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (
     ((NoCredentialsError, NoAuthTokenError), ProviderAuth, _NO_CREDENTIALS),
     (
-        # A `ClientError` is that of a service which issues credentials.
+        # A `ClientError` comes from a service that issues credentials.
         (CredentialRetrievalError, PartialCredentialsError, TokenRetrievalError, ClientError),
         ProviderAuth,
         _NO_ACCESS,
@@ -186,7 +186,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Translate the exceptions of boto3, which has read no answer of Bedrock, to ours."""
+    """Translate boto3's exceptions to ours. None of them is an answer of Bedrock, which boto3 never reads."""
     try:
         yield
     except (BotoCoreError, ClientError, OSError, ValueError, TypeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Bytes of an answer of Bedrock's -> events, by botocore's reader of AWS's event stream, which this file imports."""
+"""Bytes of Bedrock's answer -> events, by botocore's reader of AWS's event stream, which only this file imports."""
 
 import struct
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _NONSENSE = "the provider sent bytes that are not an answer of its API; check en
 
 
 class EventFrames:
-    """Splits one answer into frames of AWS's event stream, whose checksums are compared. An event is JSON, by its type.
+    """Splits one answer into frames of AWS's event stream and verifies their checksums. An event is JSON by its type.
 
     See `tg_base.llm.http.Frames`.
     """

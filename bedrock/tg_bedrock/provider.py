@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The options of models on Bedrock. Credentials are found as by AWS's tools.
+    """The options of models on Bedrock. Credentials are found where AWS's own tools look for them.
 
     Attributes:
         upstream_model: id of the model or of an inference profile, or an ARN; None = the model's name here.
@@ -44,7 +44,7 @@ class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def _make_frames() -> Frames:
-    # `open` has imported it with the SDK.
+    # `open` has already imported it, together with the SDK.
     frames: Frames = import_module("tg_bedrock.event_frames").EventFrames()
     return frames
 
@@ -71,7 +71,7 @@ class Bedrock(SdkProvider[BedrockOptions]):
 
     @override
     def body(self, request: TextCompletionRequest) -> "Callable[[], ConverseStreamRequestTypeDef]":
-        # It is made in the thread that signs it: a large one would hold up all other streams.
+        # Build the body in the thread that signs it: on the event loop, a large one would delay all other streams.
         return partial(
             to_wire,
             request,

@@ -32,7 +32,7 @@ def to_wire(
         model: id of the model or of an inference profile, or an ARN.
         sampling: the request's, with the configuration's defaults.
         model_fields: fields of this model only, for instance its thinking budget.
-        by_thinking: tell the reasoning by Claude's field `thinking` too, not only as an effort.
+        by_thinking: send the reasoning as Claude's field `thinking` too, not only as an effort.
 
     Raises:
         BadRequest: this API cannot express the request.
@@ -68,7 +68,7 @@ def _text_format(request: TextCompletionRequest) -> dict[str, Any] | None:
 
 
 def _name_effort(reasoning: Reasoning | None) -> Effort | None:
-    """Claude's name of the effort beside `thinking`; None = that says it all."""
+    """The effort to send beside `thinking`, in Claude's words; None = `thinking` says it all."""
     if reasoning is None or reasoning.effort == "none":
         return None
     return "low" if reasoning.effort == "minimal" else reasoning.effort
@@ -85,7 +85,7 @@ def _thinking(reasoning: Reasoning | None) -> dict[str, Any]:
 
 
 def _system(request: TextCompletionRequest) -> "list[SystemContentBlockTypeDef]":
-    """One text; with cache marks a block for each part."""
+    """One text block; with cache marks, one block for each part."""
     parts = [part for turn in request.messages if turn.role in SYSTEM_ROLES for part in turn.parts]
     texts = [part for part in parts if isinstance(part, TextPart) and part.text]
     if not any(part.cache for part in texts):

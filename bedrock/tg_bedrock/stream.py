@@ -111,7 +111,7 @@ class StreamDecoder:
         if event.message_stop is not None:
             return LlmChunk(finish_reason=_finish(event.message_stop.stop_reason))
         if event.failure is not None:
-            # An error event's code begins with a lower-case letter, that of an answer with a capital.
+            # An error event's code begins with a lower-case letter, an error response's code with a capital.
             code = event.failure.code
             raise event_error(code[:1].upper() + code[1:], text=event.failure.text)
         return None if event.metadata is None else self._end(event.metadata.usage)
@@ -126,7 +126,7 @@ class StreamDecoder:
         return None if delta.reasoning_content is None else self._convert_thought(delta.reasoning_content)
 
     def _convert_thought(self, thought: _Thought) -> LlmChunk | None:
-        """Text at once; signature and encrypted bytes, which may come in pieces, at the end of their block."""
+        """Return text at once. Signature and encrypted bytes may come in pieces, so they wait for their block's end."""
         self._signature += thought.signature
         self._redacted += thought.redacted_content
         return LlmChunk(reasoning=thought.text) if thought.text else None
@@ -175,6 +175,6 @@ class _Models(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def list_models(body: bytes) -> tuple[ModelInfo, ...]:
-    """The text models with streaming, of a list of all. Raises `msgspec.DecodeError`."""
+    """The text models that can stream, of Bedrock's whole list. Raises `msgspec.DecodeError`."""
     listed = msgspec.json.decode(body, type=_Models).model_summaries
     return tuple([ModelInfo(each.model_id, each.provider_name) for each in listed if each.response_streaming_supported])

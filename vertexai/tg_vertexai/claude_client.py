@@ -20,7 +20,7 @@ def connect(endpoint: VertexEndpoint) -> PreparedConnection:
         project_id=owner.project,
         credentials=owner.credentials,
         base_url=f"{base_url.rstrip('/').removesuffix('/v1')}/v1" if base_url else None,
-        # `LlmService` asks again, and the guard has the clocks.
+        # `LlmService` retries, and the guard enforces the timeouts.
         max_retries=0,
         http_client=httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), timeout=None),
     )

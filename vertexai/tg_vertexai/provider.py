@@ -50,13 +50,13 @@ class VertexClaude(anthropic.Claude[VertexClaudeOptions]):
     @override
     def body(self, request: TextCompletionRequest) -> Any:
         fields = self.fields(request)
-        # The address names the model.
+        # The URL names the model.
         del fields["model"]
         return self.call(ANSWERS, fields, request)
 
     @override
     def call(self, route: str, fields: dict[str, Any], request: TextCompletionRequest) -> RouteCall:
-        # In the body, where Anthropic's own API has it as a header.
+        # Vertex AI takes the version in the body, Anthropic's own API in a header.
         return super().call(route, {"anthropic_version": CLAUDE_VERSION, **fields}, request)
 
 
