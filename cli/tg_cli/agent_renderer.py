@@ -12,14 +12,14 @@ Key = tuple[str | None, type[AgentEvent]]
 
 
 class MessageOrder:
-    """Passes one message on as it comes; others wait for its end, in the order of their beginnings."""
+    """Passes one message on as it arrives. The others wait for its end, in the order in which they began."""
 
     def __init__(self) -> None:
         self._live: Key | None = None
         self._waiting: dict[Key, list[AgentEvent]] = {}
 
     def take(self, event: AgentEvent) -> Iterator[AgentEvent]:
-        """The events that can be shown after this one."""
+        """The events that can be shown now that this one has arrived."""
         key = event.message_id, type(event)
         if self._live not in {None, key}:
             self._waiting.setdefault(key, []).append(event)
@@ -42,7 +42,7 @@ class MessageOrder:
 
 
 async def write_dialog(records: AsyncIterator[AgentResponse], output: Output, *, verbose: bool) -> AgentResponse | None:
-    """Write the answer to `output`, and the steps to stderr, all of each if `verbose`; returns the last record."""
+    """Write the answer to `output` and the steps to stderr, unshortened if `verbose`; returns the last record."""
     screen, order, record = AgentScreen(output, verbose=verbose), MessageOrder(), None
     reader = EventReader()
     try:

@@ -16,7 +16,7 @@ from tg_schema.errors import TooLarge
 
 
 class Shortened:
-    """Passes the beginning of a text on, and counts the rest.
+    """Passes the beginning of a text on, and counts the characters of the rest.
 
     Args:
         characters: how many at most; None = the whole text.
@@ -66,7 +66,7 @@ class AgentScreen:
         self._shown = False
         self._shortened = Shortened(None, 0)
         self._held = StringIO()
-        """What a pipe has not got yet: the beginning of an answer."""
+        """The beginning of an answer, which is not yet written to a pipe."""
         self._breaks = ""
         """Line breaks of the observation that are held back until text follows."""
 
@@ -85,7 +85,7 @@ class AgentScreen:
             await self._step(event, begins=begins)
 
     async def end(self) -> None:
-        """End the line if one is open; an answer that did not come to its end is a step."""
+        """End an open line. An answer that did not reach its end is shown as a step."""
         await self._withdraw()
         await self._end_line()
 
@@ -94,7 +94,7 @@ class AgentScreen:
             await self._write("\n")
 
     async def _show_answer(self, event: Answer, *, begins: bool) -> None:
-        # On a terminal a withdrawn beginning can be marked as such; what a pipe has got cannot be taken back.
+        # A terminal can mark text as withdrawn. Text in a pipe cannot be taken back, so hold it until the end.
         if not self._answer.terminal:
             await self._hold(event)
             return
@@ -119,7 +119,7 @@ class AgentScreen:
         return held
 
     async def _withdraw(self) -> None:
-        """Show what is held back as a step: it was a thought."""
+        """Show the held text as a step: it was a thought, not the answer."""
         if text := self._take_held():
             await self._end_line()
             await self._write(text, DIM)

@@ -11,7 +11,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command("tg-chat", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-s", "--system", help="The system prompt.")
-@click.option("--history", type=_FILE, help="A conversation to go on with, as /save writes it.")
+@click.option("--history", type=_FILE, help="A conversation to continue, as /save writes it.")
 @chat_options
 def chat(
     *,

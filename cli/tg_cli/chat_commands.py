@@ -11,7 +11,7 @@ HELP = """\
 /system TEXT   set it; "-" removes it
 /image FILE    show an image with the next message
 /clear         forget all messages
-/save FILE     write the conversation; tg-chat --history FILE goes on with it
+/save FILE     write the conversation; tg-chat --history FILE continues it
 /help          show this
 /quit, exit    end, as Ctrl-D does
 A line that ends with \\ goes on in the next one. A message that begins with a slash is written with two."""

@@ -31,7 +31,7 @@ class ChatScreen(Protocol):
         """Show an answer as it comes. The shown part stays when the answer fails or is stopped."""
 
     def tell(self, sentence: str) -> None:
-        """Tell the user something while an answer is waited for."""
+        """Tell the user something while an answer is on its way."""
 
 
 class PlainScreen:
@@ -50,7 +50,7 @@ def make_screen() -> ChatScreen:
     """Markdown on a terminal that can draw, plain text elsewhere."""
     if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
         return PlainScreen()
-    # Plain text is written as UTF-8 in any locale; what draws Markdown fails at a spinner that the locale lacks.
+    # Plain text is written as UTF-8 in any locale. The Markdown renderer fails if the locale lacks its spinner.
     if sys.stdout.encoding.lower() != "utf-8":
         return PlainScreen()
     from tg_cli.markdown_screen import MarkdownScreen
@@ -124,7 +124,7 @@ class ChatSession:
         flow = self._client.flow(choose_flow(self._chat_model.flow, self._chat_model.model))
         stream = flow.text_completion_stream(
             self._conversation.system,
-            # Images need a turn, and then the question stands in it.
+            # Images need a turn, which then holds the question too.
             "" if asked.images else question,
             messages=(*self._conversation.turns, *([asked] if asked.images else [])),
             model=self._chat_model.model,
@@ -135,7 +135,7 @@ class ChatSession:
             async with stream as records:
                 await self._screen.show(_collected(records, answer))
         except (asyncio.CancelledError, TgError):
-            # Thinking that was cut has no signature: of a part, only the text goes on.
+            # Cut-off thinking has no signature, so only the text of a partial answer is kept.
             if text := "".join(record.response or "" for record in answer.records() if record.index == 0):
                 self._conversation.add(asked, Message("assistant", text))
             raise

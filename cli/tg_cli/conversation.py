@@ -1,4 +1,4 @@
-"""Questions and answers -> turns: whom a chat asks, what it has said so far, and its file."""
+"""Questions and answers -> turns: the model that a chat asks, its turns so far, and its file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tg_schema.text_completion import SYSTEM_ROLES
 
 @dataclass(slots=True)
 class ChatModel:
-    """Which model is asked, and how; /model changes it. `model` and `flow` may be None: the gateway chooses then.
+    """Which model to ask, and how; /model changes it. If `model` or `flow` is None, the gateway chooses it.
 
     `keep` is how long the gateway keeps an answer; None = as its flow says.
     """
@@ -26,14 +26,14 @@ class ChatModel:
 
 
 class Conversation:
-    """The turns so far. They have a question only together with its answer.
+    """The turns so far. A question is added only together with its answer.
 
     Args:
-        turns: how it began; its system turns become `system`.
-        file: where they come from; `save` may write it again.
+        turns: the turns to start with; system turns become `system`.
+        file: the file that they were read from; `save` may overwrite it.
 
     Attributes:
-        system: how the model shall answer; empty = as it likes.
+        system: the system prompt; empty = none.
         turns: without the system turns.
     """
 
@@ -58,11 +58,11 @@ class Conversation:
             raise Failure(f"{name!r} cannot be read: the name is not valid") from None
 
     def ask(self, text: str) -> Message:
-        """The turn that asks a question, with the attached images. They stay attached until a question is answered."""
+        """The turn that asks a question, with the attached images, which stay attached until a question is answered."""
         return user_turn(text, self._images)
 
     def add(self, question: Message, answer: Message) -> None:
-        """Keep a question with its answer, whole or as far as it came."""
+        """Keep a question with its answer, which may be partial."""
         self.turns, self._images = (*self.turns, question, answer), ()
 
     def clear(self) -> None:
@@ -73,7 +73,7 @@ class Conversation:
         """Write all turns into a file, the system text first; `~` is the home.
 
         Raises:
-            Failure: the file cannot be written, or is not ours to overwrite.
+            Failure: the file cannot be written, or exists and was not written by this chat.
         """
         system = (Message("system", self.system),) if self.system else ()
         try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tg_schema import TgError
 
 STANDARD_ERROR = 2
-"""Its descriptor (POSIX)."""
+"""The file descriptor of stderr (POSIX)."""
 EXIT_FAILED = 1
 
 
@@ -47,7 +47,7 @@ def notify(sentence: str) -> None:
 
 
 def mute(descriptor: int) -> None:
-    """Discard what the interpreter still flushes at exit, so that it does not fail once more."""
+    """Discard what the interpreter flushes at exit, so that the flush does not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

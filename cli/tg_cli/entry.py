@@ -33,8 +33,8 @@ def run(command: click.Command, answer: str | None = None) -> NoReturn:
 
     Args:
         command: the command.
-        answer: the name in tg_schema of the record that it prints with `--json`; "" = another object, None = it has no
-            such option.
+        answer: the name in tg_schema of the record that it prints with `--json`; "" = it prints another object,
+            None = it has no `--json`.
     """
     # Exclude imported objects from garbage collection: it took a tenth of the time to a command's first byte.
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
@@ -44,23 +44,23 @@ def run(command: click.Command, answer: str | None = None) -> NoReturn:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
-        # Lines of a log that a full disk has not taken; the interpreter would exit with 120 for them.
+        # A full disk has not taken some lines of the log; without this, the interpreter would exit with 120.
         mute(STANDARD_ERROR)
     sys.exit(code)
 
 
 def version_option(distribution: str) -> Callable[[F], F]:
-    """Give a command `--version`: the version of the installed distribution, which is read when somebody asks."""
+    """Give a command `--version`: the version of the installed distribution, read only when it is asked for."""
     return click.version_option(package_name=distribution, message="%(prog)s %(version)s")
 
 
 def announce(line: str) -> None:
-    """Say on stdout that a server runs. If stdout takes nothing, say it on stderr."""
+    """Say on stdout that a server runs, or on stderr if stdout cannot be written."""
     try:
         click.echo(line)
     except OSError as error:
         mute(1)
-        notify(f"the standard output takes nothing ({error.strerror}), and the server goes on; {line}")
+        notify(f"the standard output cannot be written ({error.strerror}), but the server goes on; {line}")
 
 
 def _outcome(command: click.Command, answer: str | None) -> int:
@@ -73,7 +73,7 @@ def _outcome(command: click.Command, answer: str | None) -> int:
         mute(1)
         return EXIT_READER_LEFT
     except OSError as error:
-        # Standard output is on a full disk, say; whatever else a command reads or writes has its own errors.
+        # For example, the disk is full. Everything else that a command reads or writes has its own errors.
         mute(1)
         notify(f"{command.name}: the output cannot be written: {error.strerror}")
         return EXIT_FAILED
@@ -98,7 +98,7 @@ def _run(command: click.Command, answer: str | None) -> int:
 
 
 def _print_error(error: BaseException, answer: str) -> None:
-    """Print the error as the last record of an answer; unless the output has failed, or nobody reads after Ctrl-C."""
+    """Print the error as an answer's last record, unless the output failed or nobody reads it after Ctrl-C."""
     # Import the parts for failures only here: --help stays quick.
     import asyncio
 
@@ -118,9 +118,9 @@ def _print_error(error: BaseException, answer: str) -> None:
 
 
 def _suggest_listed(error: click.UsageError) -> click.UsageError:
-    """The same error; where an option is unknown, similar ones that the help lists are suggested."""
+    """The same error, but if an option is unknown, it suggests only similar options that the help lists."""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        # The others are refused with a reason, or are another program's spellings.
+        # Hidden options are refused with a reason, or are another program's spellings.
         hidden = [option for option in error.ctx.command.params if isinstance(option, click.Option) and option.hidden]
         unlisted = {name for option in hidden for name in option.opts}
         similar = [name for name in error.possibilities or () if name not in unlisted]
@@ -137,8 +137,8 @@ def describe_usage(error: click.UsageError) -> str:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Keep 0, 1 and 2 from becoming sockets where a program has been started with one closed: uvloop would abort."""
-    # A sandbox may have no such file: most programs are started with all three.
+    """Open 0, 1 and 2 if the program was started with one of them closed: uvloop aborts if one becomes a socket."""
+    # A sandbox may have no /dev/null. Most programs are started with all three open.
     with suppress(OSError):
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
             os.set_inheritable(descriptor, True)

@@ -1,4 +1,4 @@
-"""Which gateway a command asks: the one that was named, the one at the default URL, or one in this process."""
+"""Which gateway a command asks: the one named, the one at the default URL, or one in this process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,32 +11,32 @@ from tg_client.transport import DEFAULT_URL
 from tg_schema.errors import Unavailable
 
 _PROBE_SECONDS = 1.0
-"""Seconds in which a gateway on this machine takes a connection."""
+"""Timeout of a connection to a gateway on this machine, in seconds."""
 _EMBEDDED = "tokengrid.embedded"
-"""Group of entry points for pipelines that run in this process; so commands need not depend on a server."""
+"""Entry points of pipelines that run in this process: with them, the commands need not depend on a server."""
 
 _TO_DO = "name one with -u, or install one that runs here: pip install tokengrid-serve"
 
 
 class _Embedded(Protocol):
-    """The function that such an entry point names."""
+    """The module that such an entry point names."""
 
     DEMO_MODEL_NOTICE: str
 
     def embedded_gateway(self) -> AbstractAsyncContextManager[str]:
-        """The URL of a gateway that lives as long as the block."""
+        """Runs a gateway while the block runs, and yields its URL."""
         ...
 
 
 @asynccontextmanager
 async def open_gateway(url: str | None) -> AsyncIterator[str]:
-    """The URL to ask, for as long as the block is entered.
+    """Yield the URL of the gateway to ask.
 
     Args:
-        url: the gateway that was asked for, which is taken as it is; None = nobody has asked for one.
+        url: the gateway that the user named, which is not checked; None = none was named.
 
     Raises:
-        Unavailable: there is none at the default URL, and the embedded pipeline is not installed.
+        Unavailable: no gateway is at the default URL, and the embedded pipeline is not installed.
     """
     if url is not None or await _listens(DEFAULT_URL):
         yield url or DEFAULT_URL
@@ -59,7 +59,7 @@ def _find_embedded() -> _Embedded | None:
         try:
             found: _Embedded = entry.load()
         except ModuleNotFoundError:
-            # The distribution is there, but not all that its pipeline needs.
+            # The distribution is installed, but not everything that its pipeline needs.
             continue
         return found
     return None

@@ -19,7 +19,7 @@ from tg_schema.service_spec import Req
 
 
 def run_call(work: Coroutine[Any, Any, None]) -> None:
-    """Run what asks a gateway to its end; Ctrl-C cancels it, which closes its streams.
+    """Run the work of a command to its end. Ctrl-C cancels it, which closes its streams.
 
     Raises:
         Failure: with the sentence to show.
@@ -34,10 +34,10 @@ def run_call(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Do it in a task that Ctrl-C cancels between two steps of the loop, the second time at once.
+    """Run it in a task. The first Ctrl-C cancels the task between two steps of the loop, the second one at once.
 
-    asyncio's own handler cancels within a step of the loop: a callback that sets a future's result would then find it
-    cancelled, and end the command with a traceback.
+    asyncio's own handler cancels in the middle of a step: a callback that sets a future's result would then find the
+    future cancelled, and end the command with a traceback.
     """
     task = asyncio.ensure_future(work)
 
@@ -46,17 +46,17 @@ async def _cancel_when_interrupted(work: Coroutine[Any, Any, None]) -> None:
             raise KeyboardInterrupt
         task.cancel()
 
-    # A shell has a command in the background ignore it.
+    # A shell makes a command in the background ignore SIGINT; leave it so.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_signal)
     await task
 
 
 async def _run_interruptible(work: Coroutine[Any, Any, None]) -> None:
-    """Do something that Ctrl-C stops; then this returns as if it were done. Raises what the work raises."""
+    """Run something that Ctrl-C stops. After Ctrl-C this returns normally. Raises what the work raises."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name="interruptible")
-    # In place of asyncio's own handler, which would cancel the whole program.
+    # Replaces asyncio's own handler, which would cancel the whole program.
     loop.add_signal_handler(signal.SIGINT, task.cancel)
     try:
         await asyncio.wait([task])
@@ -68,7 +68,7 @@ async def _run_interruptible(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def handle_line(work: Coroutine[Any, Any, None], *, interactive: bool) -> None:
-    """Do what a line asks for. At a keyboard, Ctrl-C stops it and a failure is told; in a pipe a failure is raised."""
+    """Do what a line asks for. Interactively, Ctrl-C stops it and a failure is shown; in a pipe a failure is raised."""
     if not interactive:
         await work
         return
@@ -79,7 +79,7 @@ async def handle_line(work: Coroutine[Any, Any, None], *, interactive: bool) -> 
 
 
 def _sentence_of(error: TgError) -> str:
-    """The sentence about an error for the user. The error's message then names an option of the commands."""
+    """The error's sentence for the user, which names the command's option in place of the SDK's argument."""
     error.message = error.message.replace(WAIT_LONGER, "a longer timeout (-t) waits longer")
     return error.message + (f" (try again in {error.retry_after:g} s)" if error.retry_after else "")
 
@@ -91,13 +91,13 @@ def tell_wait(error: TgError, seconds: float, tell: Callable[[str], None] = noti
 
 
 def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Record], request: Req, write: Write[Record]) -> None:
-    """Ask a service, or go on with its answer, and show it. Ctrl-C cancels: it closes the stream and stops the model.
+    """Ask a service, or resume its answer, and show it. Ctrl-C cancels: it closes the stream and stops the model.
 
     Args:
         ask: the gateway and the flow.
         spec: the service.
         request: its request.
-        write: writes the answer, unless it is asked for as JSON.
+        write: writes the answer, unless the user asked for JSON.
 
     Raises:
         Failure: with the sentence to show.

@@ -58,7 +58,7 @@ def invoke_llm(
         raise click.UsageError("PROMPT is empty: give it as an argument, or pipe it in")
     request = TextCompletionRequest(
         system,
-        # An image needs a turn, and then the prompt stands in it.
+        # An image needs a turn, which then holds the prompt too.
         None if images else prompt,
         streaming=not no_streaming,
         model=model,
@@ -72,7 +72,7 @@ def invoke_llm(
 
 
 def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
-    """System and prompt; the one that is not given comes from a pipe. Where nothing is piped, one is enough."""
+    """System and prompt. A missing one is read from a pipe; if nothing is piped, one is enough."""
     if system == "-" and prompt == "-":
         raise click.UsageError('only one of SYSTEM and PROMPT can be "-"')
     if prompt is None and system not in {None, "-"}:

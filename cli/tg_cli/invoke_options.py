@@ -14,13 +14,13 @@ from tg_cli.entry import version_option
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECONDS_ONLY = (
-    "-t is the timeout, in seconds; a token is no option here, as command lines are seen by others: "
+    "-t is the timeout, in seconds. Do not give a token on the command line, where others can see it: "
     "put it into TOKENGRID_TOKEN, or leave it in TRUSTGRAPH_TOKEN"
 )
 
 
 class _Finite(click.FloatRange):
-    """A range without NaN, which is neither below nor above any limit."""
+    """A range that refuses NaN, which is neither below nor above any limit."""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -51,24 +51,24 @@ _URL = click.option(
     "-u", "--url", help="The gateway. [default: TOKENGRID_URL, TRUSTGRAPH_URL, or http://localhost:8888/]"
 )
 _FLOW = click.option("-f", "--flow-id", default="default", show_default=True, help="The flow to ask.")
-_MODELS_FLOW = click.option("-f", "--flow-id", help="The flow to ask. [default: that of the model, or default]")
+_MODELS_FLOW = click.option("-f", "--flow-id", help="The flow to ask. [default: the model's flow, or default]")
 _CONNECTION = (
     click.option(
         "-t", "--timeout", type=_Seconds(0, min_open=True), default=300.0, show_default=True,
         help="Seconds to wait for each piece of the answer.",
     ),
     click.option("--token", hidden=True, expose_value=False, callback=_no_token),
-    click.option("-w", "--workspace", expose_value=False, help="Taken from TrustGraph's commands; has no effect."),
+    click.option("-w", "--workspace", expose_value=False, help="For TrustGraph's scripts; has no effect."),
 )  # fmt: skip
 _DISPLAY = (
-    click.option("--attach", metavar="ID", help="Go on with an answer that is kept."),
-    click.option("--after", type=click.IntRange(-1), default=-1, metavar="N", help="With --attach: behind record N."),
+    click.option("--attach", metavar="ID", help="Resume a kept answer in place of asking."),
+    click.option("--after", type=click.IntRange(-1), default=-1, metavar="N", help="With --attach: after record N."),
     click.option("--no-streaming", is_flag=True, help="Print the answer when it is complete."),
     click.option("--json", "as_json", is_flag=True, help="Print each chunk as one line of JSON."),
     click.option("--show-usage", is_flag=True, help="Print tokens and model on stderr at the end."),
 )
 _KEEP = click.option(
-    "--keep", help="Have the gateway keep the answer so long (90s, 10m, 2h): a lost connection does not end it."
+    "--keep", help="Keep the answer on the gateway for this time (90s, 10m, 2h); it survives a lost connection."
 )
 _VERSION = version_option("tokengrid-cli")
 _MODEL = (
@@ -85,9 +85,9 @@ class InvokeOptions:
     Attributes:
         url: None = none was given.
         flow: None = the gateway chooses.
-        keep: for how long the answer is kept.
-        attach: the id of an answer that is kept; None = ask.
-        after: the number of its last record that is there.
+        keep: how long the gateway keeps the answer.
+        attach: the id of a kept answer to resume; None = ask.
+        after: the number of the last record that was already received.
     """
 
     url: str | None
@@ -123,18 +123,18 @@ def gateway_options(command: F) -> F:
 def gateways_options(command: F) -> F:
     """Several gateways: urls, timeout."""
     urls = click.option(
-        "-u", "--url", "urls", multiple=True, help="A gateway; for several, several times. [default: as for tg-models]"
+        "-u", "--url", "urls", multiple=True, help="A gateway; repeat it for several. [default: as for tg-models]"
     )
     return _add(command, urls, *_CONNECTION, _VERSION)
 
 
 def choose_flow(flow: str | None, model: str | None) -> str | None:
-    """The flow to ask; None = that of the model, which the gateway knows."""
+    """The flow to ask; None = the gateway finds the flow that has the model."""
     return "default" if flow is None and not model else flow
 
 
 def _add(command: F, *options: Callable[[F], F]) -> F:
-    # The last decorator is applied first; so --help lists them in this order.
+    # The last decorator is applied first, so reverse them: --help then lists them in this order.
     for option in reversed(options):
         command = option(command)
     return command
@@ -148,9 +148,9 @@ def find_url(option: str | None) -> str | None:
 
 
 def read_pipe(nothing: str = "") -> str:
-    """All of stdin as text, without its last line break, and without the mark that Windows puts before UTF-8.
+    """All of stdin as text, without its last line break, and without the byte order mark that Windows writes.
 
-    `nothing` if not a single byte came.
+    Returns `nothing` if stdin is empty.
     """
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: give the text as an argument")

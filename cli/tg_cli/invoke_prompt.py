@@ -1,4 +1,4 @@
-"""`tg-invoke-prompt`: a template of the configuration, filled and answered, to stdout as it comes."""
+"""`tg-invoke-prompt`: fills a template of the configuration, has a model answer it, and writes the answer to stdout."""
 
 import json
 from functools import partial
@@ -10,7 +10,7 @@ import click
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, read_pipe
 
 MAX_INTEGER_DIGITS = 4300
-"""Digits of a whole number: as many as Python reads by default."""
+"""Most digits of a whole number: Python's default limit."""
 
 
 @click.command("tg-invoke-prompt", context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,7 +73,7 @@ def _values(variables: tuple[str, ...]) -> dict[str, Any]:
         if name in values:
             raise click.UsageError(f"the variable {name} is given twice")
         values[name] = _parse_value(name, value) if as_json else value
-        # The JSON text "-" is a value like any other.
+        # JSON's text "-" is an ordinary value.
         piped += [name] if value == "-" and not as_json else []
     if len(piped) > 1:
         raise click.UsageError("only one variable can be read from standard input")
@@ -96,12 +96,12 @@ def _parse_value(name: str, text: str) -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    """Python's JSON has NaN and Infinity, which would arrive as null."""
+    """Refuse NaN and Infinity, which Python's JSON accepts and which would arrive as null."""
     raise ValueError(name)
 
 
 def _parse_float(digits: str) -> float:
-    """Python makes infinity of what is too large, which would arrive as null."""
+    """Refuse a number that is too large: Python would turn it into infinity, which would arrive as null."""
     if not isfinite(number := float(digits)):
         raise click.UsageError(f"has the number {digits[:20]}, which is too large")
     return number
@@ -114,7 +114,7 @@ def _parse_int(digits: str) -> int:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of a name that comes twice, Python would drop the first value."""
+    """An object. Refuses a repeated name, whose first value Python would drop."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise click.UsageError("has an object with the same name twice")

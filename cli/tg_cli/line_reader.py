@@ -1,9 +1,9 @@
-"""Keyboard or pipe -> messages: the interface of both."""
+"""Keyboard or pipe -> messages: the interface that both readers have."""
 
 from typing import Final, Protocol
 
 CONTINUED: Final = "\\"
-"""A line that ends with it goes on in the next one."""
+"""A line that ends with this continues in the next one."""
 
 
 class LineReader(Protocol):
@@ -16,4 +16,4 @@ class LineReader(Protocol):
     interactive: bool
 
     async def read(self) -> str | None:
-        """The next message; None = there is none any more."""
+        """The next message; None = there are no more."""

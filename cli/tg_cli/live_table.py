@@ -6,7 +6,7 @@ from typing import Final
 from tg_schema.live import LiveDocument, LiveGateway, LiveStream
 
 _Columns = Sequence[tuple[str, str]]
-"""The heads, and how each column is aligned and how wide it is."""
+"""The heads, each with the alignment and width of its column."""
 _GATEWAYS: Final = (
     *(("#", ">2"), ("GATEWAY", "<30"), ("STREAMS", ">7"), ("WAIT", ">5"), ("TOK/S", ">6"), ("ERR", ">4")),
     *(("VERSION", "<10"), ("STATE", "<8")),
@@ -24,7 +24,7 @@ _STREAMS: Final = (
 
 
 Documents = Mapping[int, LiveDocument]
-"""What gateways show, by a number for each, the newest first. That number is in the column `#`."""
+"""The document of each gateway by the gateway's number, which is in the column `#`; the newest is the first."""
 
 
 def write_figures(documents: Documents) -> list[str]:
@@ -66,9 +66,9 @@ def write_figures(documents: Documents) -> list[str]:
 
 
 def write_streams(documents: Documents) -> tuple[list[str], dict[tuple[int, str], str]]:
-    """The lines above the streams; and that of each stream, the oldest first, by its document's number and its id."""
+    """The lines above the streams, and the line of each stream by its document's number and its id, oldest first."""
     shown = _choose(documents)
-    # Without an administrator's key one bus is told from another by its streams alone.
+    # Without an administrator's key, a document names no gateways, so only its streams tell which bus it is from.
     found = {
         name: (each.at - row.since, place, row)
         for place, each in reversed(shown)
@@ -83,7 +83,7 @@ def write_streams(documents: Documents) -> tuple[list[str], dict[tuple[int, str]
 
 
 def _choose(documents: Documents) -> list[tuple[int, LiveDocument]]:
-    """One document of each bus: it shows all gateways there."""
+    """One document for each bus, since it shows all gateways there."""
     chosen: list[tuple[int, LiveDocument]] = []
     for place, document in documents.items():
         if all(other.gateways.keys().isdisjoint(document.gateways) for _, other in chosen):
@@ -92,7 +92,7 @@ def _choose(documents: Documents) -> list[tuple[int, LiveDocument]]:
 
 
 def _describe_gateway(document: LiveDocument) -> LiveGateway:
-    """The gateway that was asked, where it tells of none: it is of an older version, or one may not know."""
+    """The gateway that sent a document without gateways: it is of an older version, or the key may not see them."""
     return LiveGateway(document.gateway, document.version, document.draining, document.totals.get("streams", 0))
 
 

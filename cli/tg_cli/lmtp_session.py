@@ -20,14 +20,14 @@ _PARAMETER = re.compile(r"([A-Za-z_]\w*)=(\S+)")
 
 
 def parse_line(line: str) -> tuple[str | list[int], dict[str, Any]]:
-    """The prompt, and the parameters behind it: words such as `name=value`, the value in JSON or else a text.
+    """The prompt and the parameters after it: words such as `name=value`, whose value is JSON or else text.
 
-    A prompt that is a JSON list of whole numbers is token ids.
+    A prompt that is a JSON list of integers is a list of token ids.
     """
     words = line.strip().split(" ")
     parameters: dict[str, Any] = {}
     while words and (found := _PARAMETER.fullmatch(words[-1])):
-        # From the last word to the first, so that the last of two with one name wins.
+        # Go from the last word to the first, so that of two parameters with one name the last one wins.
         parameters.setdefault(found[1], _read_value(found[2]))
         words.pop()
     prompt = " ".join(words)
@@ -52,7 +52,7 @@ _SAID: Final = MappingProxyType(
         "stream_id": "the command numbers its streams",
     }
 )
-"""Fields of a GENERATE that a line does not have."""
+"""Fields of GENERATE that cannot be parameters of a line, and why."""
 
 
 async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
@@ -71,7 +71,7 @@ async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
 
 
 async def _talk(reader: LineReader, socket: LmtpSocket, line: str | None) -> str | None:
-    """Answer a line and those that follow. Returns the line that met a lost connection, to be asked again; or None."""
+    """Answer a line and those that follow. If the connection is lost, returns the line to ask again, else None."""
     raw = await socket.knows_raw_text()
     while line is not None and line.strip() != QUIT:
         if line.strip():

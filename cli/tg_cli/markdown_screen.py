@@ -22,7 +22,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 def split_blocks(text: str) -> tuple[list[str], str]:
-    """The complete blocks, and the rest; all together are the text.
+    """The complete blocks and the rest, which together are the text.
 
     A block is complete when a blank line and the beginning of another block have followed. Indented text belongs to the
     block before, such as the second paragraph of a list's item.
@@ -46,7 +46,7 @@ def split_blocks(text: str) -> tuple[list[str], str]:
 
 @contextmanager
 def without_echo(terminal: int) -> Iterator[None]:
-    """Keep a terminal from showing what is typed, `^C` included: it would move the lines that are to be erased."""
+    """Keep a terminal from showing what is typed, `^C` included: it would shift the lines that are to be erased."""
     before = _silence(terminal)
     try:
         yield
@@ -57,9 +57,9 @@ def without_echo(terminal: int) -> Iterator[None]:
 
 
 def _silence(terminal: int) -> list[Any]:
-    """Switch the echo off. Returns the attributes before; none if the terminal is not this process's to change."""
+    """Switch the echo off. Returns the previous attributes, or none if this process may not change the terminal."""
     try:
-        # A process in the background would be stopped.
+        # The kernel would stop a background process that changes them.
         if os.tcgetpgrp(terminal) != os.getpgrp():
             return []
         before = termios.tcgetattr(terminal)
@@ -113,7 +113,7 @@ class _Page:
         """Show more of the thinking."""
         if text:
             self._live.stop()
-            # Plain, and not in the live block: thinking is no Markdown, and may be long.
+            # Print it plainly, outside the live block: thinking is not Markdown, and may be long.
             self._thinking = True
             self._console.print(text, style="dim", end="", markup=False, soft_wrap=True)
 
@@ -145,7 +145,7 @@ class _Page:
 
 
 def _live(console: Console, shown: RenderableType, *, auto_refresh: bool) -> Live:
-    # Transient: a growing block disappears when it is printed for good. Unredirected: rich would replace `sys.stdout`
+    # Transient: a growing block disappears when it is printed for good. Not redirected: rich would replace `sys.stdout`
     # for the whole process.
     return Live(
         shown, console=console, transient=True, auto_refresh=auto_refresh, redirect_stdout=False, redirect_stderr=False
@@ -157,7 +157,7 @@ class _Block:
 
     Args:
         text: the Markdown.
-        whole: all of its lines, or the last ones, as many as the terminal has.
+        whole: show all of its lines; otherwise the last ones, as many as the terminal has.
     """
 
     def __init__(self, text: str, *, whole: bool) -> None:

@@ -23,7 +23,7 @@ _PLAIN = "\x1b[0m"
 class Output:
     """An output of this process. On a terminal, the model's control characters are removed.
 
-    Entered, it cancels the task that has entered it when the reader of a pipe leaves, also while nothing is written.
+    Within its block, the task that entered it is cancelled when the reader of a pipe closes it, even between writes.
 
     Args:
         stream: sys.stderr; default: sys.stdout.
@@ -33,7 +33,7 @@ class Output:
         open_line: whether the last line has no line break yet.
 
     Raises:
-        ReaderLeft: it was closed before this process began; writing, and the end of the block, raise it when the
+        ReaderLeft: the reader closed it before this process began. Writing, and leaving the block, raise it when the
             reader has closed it.
     """
 
@@ -76,7 +76,7 @@ class Output:
         self.open_line = False
 
     def is_blocked(self) -> bool:
-        """Whether its reader does not take what was written before."""
+        """Whether its reader has not yet taken what was written before."""
         return not select.select((), (self._descriptor,), (), 0)[1]
 
     async def _write(self, data: bytes) -> None:
@@ -98,7 +98,7 @@ class Output:
             raise Failure(f"the output cannot be written: {os.strerror(error.errno or 0)}") from None
 
     def _notice_end(self, task: "asyncio.Task[object]") -> None:
-        """Called once the pipe's other end is closed; or has something to read, if the pipe was opened for both."""
+        """Called when the pipe's other end is closed, or when a pipe that was opened for both has something to read."""
         asyncio.get_running_loop().remove_reader(self._descriptor)
         poll = select.poll()
         poll.register(self._descriptor, 0)
@@ -108,7 +108,7 @@ class Output:
 
 
 async def until_ready(descriptor: int, add: Callable[..., object], remove: Callable[[int], object]) -> None:
-    """Return when a descriptor can be read or written: as soon as the loop calls what was added to it."""
+    """Wait until a descriptor can be read or written; `add` and `remove` are the event loop's functions for that."""
     ready = asyncio.Event()
     add(descriptor, ready.set)
     try:

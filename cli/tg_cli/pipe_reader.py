@@ -1,4 +1,4 @@
-"""Standard input -> messages: one for each line, or for several joined by backslashes; or the reader of a terminal."""
+"""Standard input -> messages: each line, or several lines joined by backslashes; or the reader of a terminal."""
 
 import asyncio
 import os
@@ -15,10 +15,10 @@ _READ_BYTES = 64 * 1024
 
 
 class PipeReader:
-    """See `LineReader`. Standard input is read only as far as it is needed.
+    """See `LineReader`. It reads no more of standard input than it needs.
 
     Raises:
-        UsageError: it is closed; while reading: it is not UTF-8 text.
+        UsageError: standard input is closed; while reading: it is not UTF-8 text.
     """
 
     interactive = False
@@ -61,7 +61,7 @@ class PipeReader:
 
 
 def open_reader() -> LineReader:
-    """A line editor on a terminal; through a pipe, its lines."""
+    """A line editor on a terminal; a line reader in a pipe."""
     if sys.stdin is None or is_piped():
         return PipeReader()
     from tg_cli.terminal_reader import TerminalReader

@@ -1,4 +1,4 @@
-"""Records of an answer -> stdout: their text as it comes, or one JSON object a line; and what is told at its end."""
+"""Records of an answer -> stdout: their text as it arrives, or one JSON object a line; the usage at its end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, assert_never
@@ -9,7 +9,7 @@ from tg_client import TextCompletionResult
 from tg_schema import AgentResponse, PromptResponse, TextCompletionResponse, encode
 
 Counted = AgentResponse | PromptResponse | TextCompletionResponse
-"""What has the usage of an answer, and how it ended."""
+"""Records that carry an answer's usage and how it ended."""
 Record = TypeVar("Record", bound=Counted)
 
 Write = Callable[[AsyncIterator[Record], Output], Awaitable[Record | None]]
@@ -17,7 +17,7 @@ Write = Callable[[AsyncIterator[Record], Output], Awaitable[Record | None]]
 
 
 async def show(records: AsyncIterator[Record], write: Write[Record], *, as_json: bool, show_usage: bool) -> None:
-    """Write an answer, by `write` or as JSON, and tell on stderr what belongs at its end.
+    """Write an answer, by `write` or as JSON. At its end, report truncation and usage on stderr.
 
     Raises:
         TgError: the answer failed; the part before it was shown.
@@ -54,7 +54,7 @@ def record_line(record: Any) -> bytes:
 
 
 def print_end(last: Counted | TextCompletionResult, *, show_usage: bool) -> None:
-    """Report on stderr, at an answer's end, that it is truncated, and its usage."""
+    """Report on stderr, at an answer's end, whether it is truncated, and its usage."""
     match last.finish_reason:
         case "length":
             notify("the answer is cut: the model has reached its limit of tokens")

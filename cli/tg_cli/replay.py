@@ -1,4 +1,4 @@
-"""`tg-replay`: a stream that is kept, again, at the pace at which it came, or the ids of all, to stdout."""
+"""`tg-replay`: shows a kept stream again at its original pace, or lists the ids of all kept streams."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -16,12 +16,12 @@ SPEEDS = ("1", "10", "max")
 
 @click.command("tg-replay", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("stream", metavar="[ID]", required=False)
-@click.option("--speed", type=click.Choice(SPEEDS), default="1", show_default=True, help="Times as fast as it came.")
+@click.option("--speed", type=click.Choice(SPEEDS), default="1", show_default=True, help="Times the original speed.")
 @click.option(
     "--json", "as_json", is_flag=True, help='Print the records, one a line: a file for the provider "replay".'
 )
-@click.option("--follow", is_flag=True, help="Print the id of each stream that is kept, and of each one that begins.")
-@click.option("--key", metavar="NAME", help="The key that asked; another one than the token's is for administrators.")
+@click.option("--follow", is_flag=True, help="Print the id of each kept stream, and of each new one as it begins.")
+@click.option("--key", metavar="NAME", help="The key that asked; only administrators may name another's key.")
 @gateway_options
 def replay_stream(
     *,
@@ -33,10 +33,10 @@ def replay_stream(
     url: str | None,
     timeout: float,
 ) -> None:
-    """Show a stream that is kept again, once it has ended; with --speed max at once, and then as it comes.
+    """Show a kept stream again, after it has ended. With --speed max show it at once, and its new records as they come.
 
-    With --follow in place of an ID print a line for each stream: its id, when it began, its model and its door. To see
-    what it says, give the id.
+    With --follow in place of an ID, print a line for each stream: its id, when it began, its model and its door. To
+    show a stream, give its id.
 
     The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN; it must be of the key that asked for the stream.
 
@@ -80,7 +80,7 @@ async def _replay(url: str | None, timeout: float, stream: str, speed: str, key:
         Output() as output,
         client.follow_records(stream, key=key) as records,
     ):
-        # A gateway cuts off who does not read on, and a pause may be long.
+        # A gateway disconnects a slow reader, and a pause may be long. So read everything before pacing it.
         lines = records if speed == "max" else _again([line async for line in records])
         async for line in lines:
             record = decode(Recorded, line)

@@ -1,6 +1,6 @@
 """Script -> command: imports a command so that Ctrl-C ends it without a traceback, even during the import.
 
-So nothing is imported before an interrupt is handled; the package's `__init__`, which runs first, is empty.
+Nothing is imported before the interrupt handler is set; therefore the package's `__init__` is empty.
 """
 
 import sys
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXIT_INTERRUPTED = 130
-"""The exit code of `tg_cli.entry`, which would import a library."""
+"""The exit code for an interrupt, copied from `tg_cli.entry`, which would import a library."""
 
 
 def start(module: str, command: str, answer: str | None = None) -> None:
-    """Import a command's module and run the command, which exits. `answer` as for `tg_cli.entry.run`."""
+    """Import a command's module, run the command, and exit. `answer` as for `tg_cli.entry.run`."""
     try:
         restore = _leave_when_interrupted()
         __import__(module)
@@ -72,15 +72,15 @@ def start_top() -> None:
 
 
 def _leave_when_interrupted() -> "Callable[[], object]":
-    """End the process at SIGINT, since nothing has begun that would have to be closed. Returns what undoes this.
+    """Exit at SIGINT: nothing has begun that must be closed. Returns a function that undoes this.
 
-    An exception would not do: Python 3.11 makes another one of what is raised while a class is created.
+    An exception would not do: if one is raised while a class is created, Python 3.11 replaces it by another.
     """
     import os
     import signal
 
     before = signal.getsignal(signal.SIGINT)
-    # A shell has a command in the background ignore it.
+    # A shell makes a command in the background ignore SIGINT; leave it so.
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
     return lambda: signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Keyboard -> messages: a line editor with the messages before, on the terminal."""
+"""Keyboard -> messages: a line editor on the terminal, with the earlier messages as its history."""
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -7,11 +7,11 @@ from prompt_toolkit.output import create_output
 from tg_cli.line_reader import CONTINUED
 
 PROMPT, MORE = "> ", ". "
-"""Before the first line of a message, and before its further ones."""
+"""The prompts of a message's first line and of its further lines."""
 
 
 class TerminalReader:
-    """See `LineReader`. Enter sends a message; after a backslash, or with Alt, it begins another line."""
+    """See `LineReader`. Enter sends a message; after a backslash, or with Alt, it starts another line."""
 
     interactive = True
 
@@ -26,7 +26,7 @@ class TerminalReader:
         )
 
     async def read(self) -> str | None:
-        """See `LineReader`. Ctrl-C empties the message, and Ctrl-D is the end."""
+        """See `LineReader`. Ctrl-C clears the message, and Ctrl-D ends the input."""
         while True:
             try:
                 return await self._session.prompt_async()

@@ -16,8 +16,8 @@ def show_top(*, once: bool, as_json: bool, urls: tuple[str, ...], timeout: float
     """Show what gateways do now: flows, models and queues, processors, pools of servers, and streams.
 
     A gateway shows all gateways on its bus. Keys: k stops the stream at the cursor and its model, Tab changes between
-    tables, q leaves. The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN; without an administrator's,
-    one sees one's own streams.
+    tables, q leaves. The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN. An administrator's token shows
+    all streams, any other its own.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
@@ -50,7 +50,7 @@ async def _show(urls: tuple[str | None, ...], timeout: float, *, once: bool, as_
                 from tg_cli.top_screen import TopScreen
             except ModuleNotFoundError:
                 raise Failure('the screen needs textual: pip install "tokengrid-cli[top]"; or give --once') from None
-            # It returns none where a signal has ended it.
+            # It returns None if a signal has ended it.
             if await TopScreen(clients, documents).run_async() is not False:
                 raise Interrupted
             return

@@ -1,4 +1,4 @@
-"""Documents of gateways -> terminal: the screen of `tg-top`, by textual, which is imported with it."""
+"""Documents of gateways -> terminal: the screen of `tg-top`. It imports textual, so import this file late."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,15 @@ from tg_schema import TgError
 from tg_schema.live import LiveDocument
 
 RETRY_SECONDS = 2.0
-"""Seconds after which a gateway is asked again."""
+"""Seconds after which a gateway that failed is asked again."""
 
 
 class TopScreen(App[bool]):
     """The screen; it returns whether Ctrl-C ended it.
 
     Args:
-        clients: of the gateways.
-        documents: their first ones, numbered from 1 on.
+        clients: one for each gateway.
+        documents: the first document of each, numbered from 1 on.
     """
 
     CSS = """
@@ -69,7 +69,7 @@ class TopScreen(App[bool]):
                         self._documents[place] = document
                         self._draw()
             except TgError as error:
-                # Another gateway on the same bus is shown rather than what this one said last.
+                # Prefer the document of another gateway on the same bus to the last one of this gateway.
                 self._documents[place] = self._documents.pop(place)
                 self.notify(remove_controls(error.message), severity="error", timeout=RETRY_SECONDS, markup=False)
             await asyncio.sleep(RETRY_SECONDS)
@@ -88,7 +88,7 @@ class TopScreen(App[bool]):
         shown, self._streams = listed.scroll_offset.y, places
         listed.set_options([Option(_plain(line)) for line in streams.values()])
         listed.scroll_to(y=shown, animate=False)
-        # Not the stream that has moved to its place: the next key might stop it.
+        # Do not select the stream that has moved to this place: the next key might stop it.
         listed.highlighted = places.index(chosen) if chosen in places else None
 
     def action_leave(self, interrupted: bool) -> None:
@@ -110,5 +110,5 @@ class TopScreen(App[bool]):
 
 
 def _plain(line: str) -> Text:
-    """Names of others, neither obeyed by the terminal nor read as markup."""
+    """A line that may hold other people's names: neither the terminal nor the markup interprets them."""
     return Text(remove_controls(line), no_wrap=True, overflow="crop")

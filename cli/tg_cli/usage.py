@@ -1,4 +1,4 @@
-"""`tg-usage`: what was used, by key, model and the like, to stdout."""
+"""`tg-usage`: tokens and cost by key, model and other fields, to stdout."""
 
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 @click.command("tg-usage", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--by", default="model", show_default=True, help="Fields to sum by, with commas between them.")
+@click.option("--by", default="model", show_default=True, help="Fields to sum by, separated by commas.")
 @click.option("--since", default="7d", show_default=True, help="A time in UTC, such as 2026-11-01, or 36h, 7d, 4w ago.")
-@click.option("--until", help="The same; this time is not included. [default: now]")
-@click.option("--key", help="Only this key. [default: all that one may see]")
+@click.option("--until", help="The same, exclusive. [default: now]")
+@click.option("--key", help="Only this key. [default: every key that the token may see]")
 @click.option("--csv", "form", flag_value="csv", help="Print all columns as CSV, and cost in dollars.")
 @click.option("--json", "form", flag_value="json", help="Print each row as one line of JSON, and cost in nano-dollars.")
 @gateway_options
@@ -24,8 +24,8 @@ def show_usage(
     """Sum up what was used: calls of models, tokens, and cost.
 
     --by takes hour, day, month, key, customer, tags, door, flow, model, provider, upstream_model and outcome. Whole
-    hours count, in UTC. The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN; without an
-    administrator's, one sees one's own.
+    hours count, in UTC. The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN. An administrator's token
+    shows the usage of all keys, any other its own.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
@@ -54,4 +54,4 @@ async def _show(url: str | None, timeout: float, asked: "UsageRequest", form: st
         if form != "json":
             await output.text((write_csv if form == "csv" else write_table)(asked.by, answer.rows))
     if not answer.lasting:
-        notify("these sums began with the start of their reader: its configuration names no database")
+        notify("these sums began when the usage service started: its configuration names no database")

@@ -25,7 +25,7 @@ def write_csv(by: Sequence[str], rows: Sequence[UsageRow]) -> str:
 
 
 def write_table(by: Sequence[str], rows: Sequence[UsageRow]) -> str:
-    """The main columns. `-` is unknown, and `+` means that the true sum is larger: not every call is counted."""
+    """The main columns. `-` means unknown, `+` that the true sum is larger, because some calls are not counted."""
     table = [(*(name.upper() for name in by), *_HEADS), *(tuple(_list_cells(by, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = (

@@ -1,4 +1,4 @@
-"""Question -> dialog that has not begun yet: enter it, or iterate it; records -> events of a running one."""
+"""Question -> dialog, which begins when it is entered or iterated; records -> events of a running one."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -51,7 +51,7 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
 
     Raises (when it is entered or iterated):
         TgError: the dialog failed; `trace` has the part before it.
-        BadRequest: it has begun before; every call of `agent_stream` is one dialog.
+        BadRequest: it was begun before; one call of `agent_stream` is one dialog.
     """
 
     def __init__(self, records: RecordStream[AgentResponse]) -> None:
@@ -77,7 +77,7 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
         return await self._records.__aexit__(kind, error, tb)
 
     async def __aiter__(self) -> AsyncGenerator[AgentEvent, None]:
-        """The events; their stream is closed at its end, or when the iterator is."""
+        """The events. The stream is closed at its end, or when the iterator is closed."""
         async with self as events:
             async for event in events:
                 yield event

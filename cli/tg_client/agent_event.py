@@ -66,7 +66,7 @@ AgentEvent = Thought | Action | Observation | Answer
 
 
 def event_of(record: AgentResponse) -> AgentEvent | None:
-    """The event of a record; None for a record without one, such as another peer's note."""
+    """The event of a record; None for a record without one, such as a note of another implementation."""
     content, message, path, complete = record.content or "", record.message_id, record.path, bool(record.end_of_message)
     match record.chunk_type:
         case "thought":
@@ -77,7 +77,7 @@ def event_of(record: AgentResponse) -> AgentEvent | None:
         case "observation":
             return Observation(content, message, path, complete, record.tool or "", record.call_id)
         case "answer":
-            # A peer may end the dialog without ending its message.
+            # Another implementation may end the dialog without ending its message.
             return Answer(content, message, path, complete or record.last, record.last, record.finish_reason)
         case _:
             return None
@@ -96,10 +96,10 @@ _Key = tuple[tuple[str, ...], str | None]
 
 
 class EventReader:
-    """Takes the records of one dialog in order.
+    """Takes the records of one dialog in order, and joins the pieces of a tool call.
 
-    A gateway cuts what is too long for one event of its streams. A peer that names no tool describes an action as text,
-    whose pieces are separate events.
+    A gateway splits an action that is too long for one event of its stream. An action without a tool's name is text of
+    another implementation; each of its pieces is an event of its own.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Events -> caller: a whole dialog, as far as it has come."""
+"""Events -> caller: a whole dialog, or the part of it that has arrived."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from tg_schema import AgentResponse, AgentStep, FinishReason, encode
 from tg_schema.errors import TooLarge
 
 MAX_TRACE_BYTES = 64 * 1024 * 1024
-"""Largest recorded dialog in bytes: the answers of ten iterations, each of the largest size."""
+"""Largest recorded dialog in bytes: ten iterations, each with an answer of the largest size."""
 
 _PIECE_BYTES = 64
 
@@ -16,7 +16,7 @@ class AgentTrace(msgspec.Struct, frozen=True):
     """A dialog. Token counts are totals of all its model calls, and None if the provider reported none."""
 
     messages: tuple[AgentEvent, ...] = ()
-    """Each message as one event, in the order of their beginnings."""
+    """Each message as one event, in the order in which they began."""
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
@@ -32,7 +32,7 @@ class AgentTrace(msgspec.Struct, frozen=True):
     def steps(self) -> tuple[AgentStep, ...]:
         """The tool calls of the agent that was asked; another question can continue from them (`history`).
 
-        An answer before a call was withdrawn, and is the thought that led to it.
+        An answer that was withdrawn before a call is the thought that led to the call.
         """
         steps: list[AgentStep] = []
         unseen: list[tuple[str | None, int]] = []
@@ -47,7 +47,7 @@ class AgentTrace(msgspec.Struct, frozen=True):
                 steps.append(AgentStep(thought, event.tool, _texts(event.arguments)))
                 thought = None
             elif isinstance(event, Observation) and (calls := [call for call in unseen if call[0] == event.call_id]):
-                # Calls of older peers have no ids: each observation belongs to the first that has none yet.
+                # Calls of older processors have no ids: an observation belongs to the first call that has none yet.
                 unseen.remove(calls[0])
                 step = calls[0][1]
                 steps[step] = msgspec.structs.replace(steps[step], observation=event.content)

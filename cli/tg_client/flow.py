@@ -1,4 +1,4 @@
-"""Caller -> transport: typed calls of the services of one flow, the same over REST and WebSocket."""
+"""Caller -> transport: typed calls to the services of one flow, the same over REST and WebSocket."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ from tg_schema.service_spec import Req, Resp
 from tg_schema.text_completion import Reasoning
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
-"""Default of the seconds to wait for the next record; a whole answer is one record."""
+"""Default timeout for the next record, in seconds; a whole answer is one record."""
 
 
 class Flow:
@@ -65,15 +65,15 @@ class Flow:
 
         Args:
             system: how to answer.
-            prompt: what to answer; "" if that is the last of `messages`.
-            messages: the turns before it, for example earlier questions with `result.turn` of their answers.
+            prompt: what to answer; "" if the question is the last of `messages`.
+            messages: the earlier turns, for example earlier questions, each with `result.turn` of its answer.
             tools: what the model may call.
             tool_choice: "auto", "none", "required", or the name of the tool that must be called; None = "auto".
             reasoning: how much the model should think.
             model: a model's name; None = the flow's.
             sampling: temperature, max_tokens, stop ...; None = the provider's defaults.
             schema: JSON schema that the answer must satisfy.
-            timeout: seconds until the whole answer must have come; None = the client's.
+            timeout: seconds to wait for the whole answer; None = the client's.
 
         Raises:
             TgError: one of the closed set, with `retryable` and `retry_after`.
@@ -106,12 +106,12 @@ class Flow:
         timeout: float | None = None,
         keep: float | str | None = None,
     ) -> RecordStream[TextCompletionResponse]:
-        """The answer as it comes: enter it, iterate it, leave it at any time to stop the model.
+        """The answer as it arrives: enter it, iterate it, leave it at any time to stop the model.
 
         The last record has `end_of_stream`, the usage of the whole stream and `finish_reason`. Arguments and errors as
         for `text_completion`, except that `timeout` is the time until the first record and between two; a truncated
-        answer raises `IncompleteStream`. With `keep` (seconds, or "10m") the gateway keeps the answer so long: if the
-        connection is lost, the stream goes on over another one, as often as a call is asked again.
+        answer raises `IncompleteStream`. With `keep` (seconds, or "10m") the gateway keeps the answer for that time: if
+        the connection is lost, the stream resumes over another one, up to the client's number of retries.
         """
         request = completion_request(
             system,
@@ -141,7 +141,7 @@ class Flow:
         timeout: float | None = None,
         keep: float | str | None = None,
     ) -> RecordStream[PromptResponse]:
-        """The answer to a template as it comes, like `text_completion_stream`; a JSON answer comes in one record."""
+        """The answer to a template as it arrives, like `text_completion_stream`; a JSON answer comes in one record."""
         return self.records(PROMPT, prompt_request(template, variables, streaming=True), timeout=timeout, keep=keep)
 
     async def agent(
@@ -205,8 +205,8 @@ class Flow:
         timeout: float | None = None,
         keep: float | str | None = None,
     ) -> RecordStream[Resp]:
-        """Ask any service with a record, and read the records of its answer. All other calls use this one."""
-        # The first record of a whole dialog is its last: its tools may have run when it fails.
+        """Send a record to any service, and read the records of its answer. All other calls use this one."""
+        # A dialog without streaming has one record. If that is an error, tools may have run already: do not repeat it.
         once = isinstance(request, AgentRequest) and not request.streaming
         return RecordStream(
             partial(self._door.stream, self._flow, spec, request),

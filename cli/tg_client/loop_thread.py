@@ -14,9 +14,9 @@ from tg_schema.errors import BadRequest, Unavailable
 T = TypeVar("T")
 
 _CLOSED = "the client is closed: ask inside `with SyncTgClient(...) as client`"
-_FORKED = "the client was opened before this process was forked: open one of its own in each process"
+_FORKED = "the client was opened before this process was forked: open a new client in each process"
 _END_SECONDS = 1.0
-"""Seconds in which cancelled work ends."""
+"""Seconds that cancelled work gets to end."""
 
 
 class LoopThread:
@@ -30,7 +30,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the loop and all its tasks."""
-        # A forked process has the loop without its thread; the loop's sockets are the parent's.
+        # A forked process has the loop but not its thread, and the loop's sockets belong to the parent.
         if self._process != os.getpid():
             return
         with self._changing:
@@ -40,10 +40,10 @@ class LoopThread:
             self._thread.join()
 
     def check_open(self) -> None:
-        """Check that there is a loop, in this process.
+        """Check that the loop can be used by this process, and start it if needed.
 
         Raises:
-            BadRequest: it is closed, or another process has it.
+            BadRequest: the loop is closed, or belongs to another process.
         """
         with self._changing:
             if self._loop is None and not self._closed:
@@ -57,11 +57,11 @@ class LoopThread:
             raise BadRequest(_FORKED)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop and wait for the result; Ctrl-C in the caller cancels it, and waits for its end.
+        """Run on the loop and wait for the result; Ctrl-C in the caller cancels the work and waits for its end.
 
         Raises:
-            BadRequest: as for `check_open`; `work` was not begun.
-            Unavailable: the loop was stopped before the result.
+            BadRequest: as for `check_open`; `work` did not begin.
+            Unavailable: the loop was stopped before there was a result.
         """
         begun: list[asyncio.Task[Any]] = []
         future: Future[T] | None = None
@@ -69,24 +69,24 @@ class LoopThread:
             future = self._submit(_note_task(work, begun), work)
             return future.result()
         except CancelledError:
-            raise Unavailable("the client was closed before the answer had come") from None
+            raise Unavailable("the client was closed before the answer arrived") from None
         finally:
-            # Either it is done, or the caller was interrupted, perhaps while it handed over the work.
+            # Either the work is done, or the caller was interrupted, perhaps while it handed the work over.
             if future is None or future.cancel():
                 self._await_end(work, begun)
 
     def finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what closes something; nothing happens if the loop has closed all of it."""
+        """Run work that closes something. If the loop has already closed everything, do nothing."""
         with suppress(TgError):
             if self._loop is not None and threading.current_thread() is self._thread:
-                # The garbage collector may run in the loop's own thread, which cannot wait for itself.
+                # The garbage collector may call this in the loop's own thread, which cannot wait for itself.
                 self._submit(work, work)
             else:
                 self.run(work)
 
     def _submit(self, work: Coroutine[Any, Any, T], owned: Coroutine[Any, Any, Any]) -> Future[T]:
         try:
-            # Hold the lock, so that no other thread closes it meanwhile.
+            # Hold the lock, so that no other thread closes the loop meanwhile.
             with self._changing:
                 self.check_open()
                 return asyncio.run_coroutine_threadsafe(work, self._loop)  # type: ignore[arg-type]
@@ -120,6 +120,6 @@ async def _note_task(work: Coroutine[Any, Any, T], begun: list[asyncio.Task[Any]
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    # A Runner, since it cancels the tasks that are left when the loop is stopped.
+    # A Runner cancels the tasks that are left when the loop is stopped.
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop().run_forever()

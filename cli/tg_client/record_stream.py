@@ -1,4 +1,4 @@
-"""One call -> its records: asked again before the first one; what is kept is read on over other connections."""
+"""One call -> its records. A call that fails before its first record is repeated; a kept stream is resumed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -14,28 +14,28 @@ from tg_schema.service_spec import Req, Resp
 
 
 class RecordStream(AbstractAsyncContextManager["RecordStream[Resp]"], AsyncIterator[Resp], Generic[Resp]):
-    """One answer: enter it with `async with`, once. Leaving it stops what still runs, also what is kept.
+    """One answer: enter it with `async with`, once. Leaving it stops what still runs, even a kept stream.
 
-    A stream that is kept goes on only if its connection is lost for good, which raises an error: its reader may come
-    back (`TgClient.attach`).
+    In one case a kept stream goes on: its connection is lost for good, which raises an error. Its reader can resume it
+    with `TgClient.attach`.
 
     Args:
-        ask: asks for it, unless `position` is within a stream that is there.
-        is_lost: whether nothing can be asked any more.
-        spec: its service.
-        http: reads on in what is kept, and stops it.
-        position: where it begins.
-        timeout: seconds to the first record, however often it asks, and between two.
-        retries: how often it asks again.
-        stops: whether leaving it stops what is kept.
+        ask: sends the request, unless `position` names a kept stream.
+        is_lost: whether the transport has ended.
+        spec: the service.
+        http: the transport that resumes a kept stream, and stops it.
+        position: where the stream begins.
+        timeout: seconds to the first record, all attempts included, and between two records.
+        retries: how often the call is repeated.
+        stops: whether leaving the stream also stops a kept one.
 
     Attributes:
-        position: what of it has come.
-        entered: whether it has begun.
+        position: what has been received.
+        entered: whether the stream was begun.
 
     Raises (when it is entered):
-        TgError: the gateway cannot be asked.
-        BadRequest: it has begun before; every call is one stream.
+        TgError: the gateway cannot be reached or refuses.
+        BadRequest: the stream was begun before; each call is one stream.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RecordStream(AbstractAsyncContextManager["RecordStream[Resp]"], AsyncItera
     @override
     async def __aenter__(self) -> Self:
         if self.entered:
-            raise BadRequest("this stream was begun before: ask again for another one")
+            raise BadRequest("this stream was begun before: make the call again for another one")
         self.entered = True
         self._clock = Deadline(self._timeout, self._http.idle)
         await self._open()
@@ -74,14 +74,14 @@ class RecordStream(AbstractAsyncContextManager["RecordStream[Resp]"], AsyncItera
 
     @override
     def __anext__(self) -> Awaitable[Resp]:
-        # If the stream is not kept, the reader gets all but the first record without this layer.
+        # If the stream is not kept, its reader gets all records but the first without this layer.
         return self._records.__anext__() if self._direct else self._next()
 
     async def _next(self) -> Resp:
         try:
             record = await self._retries.repeat(self._clock, self._attempt, self._is_over)
         except TgError as error:
-            # Who no longer waits has left; a reader whose connection is lost may come back.
+            # After a timeout the reader has given up, so stop the stream. After a lost connection it may come back.
             self._direct, self._stops = True, self._stops and isinstance(error, Timeout)
             raise
         self._begun, self._direct = True, not self.position.goes_on

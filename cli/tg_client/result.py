@@ -16,9 +16,9 @@ class Choice(msgspec.Struct, frozen=True):
     Attributes:
         text: the answer.
         turn: the answer as a turn of the assistant, for `messages` of the next request: the text, the thinking that
-            its provider has signed, and the calls.
-        reasoning: the model's thinking, if the provider tells it.
-        tool_calls: what the model asks for; each result is a `Message("tool", ..., tool_call_id=call.id)`.
+                its provider has signed, and the tool calls.
+        reasoning: the model's thinking, if the provider sends it.
+        tool_calls: the tools that the model calls; answer each with `Message("tool", ..., tool_call_id=call.id)`.
         tokens: ids and log-probabilities, if `sampling.logprobs` asked for them.
         finish_reason: why the answer ended; "length" = it is truncated.
         stopped_by: the stop string or token that ended it, if the provider says which.
@@ -60,7 +60,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def _content(pieces: Sequence[TextCompletionResponse], text: str) -> str | tuple[Part, ...]:
-    """Text alone if nothing is signed: thinking without a signature is of no use to any provider."""
+    """Only the text if nothing is signed: no provider accepts thinking without a signature."""
     if not any(piece.signature for piece in pieces):
         return text
     parts: list[Part] = []
@@ -73,14 +73,14 @@ def _content(pieces: Sequence[TextCompletionResponse], text: str) -> str | tuple
 
 
 class TextCompletionResult(Usage, frozen=True, kw_only=True):
-    """A whole completion, with the counts of `Usage`; they are of all answers.
+    """A whole completion. Its counts (see `Usage`) are sums over all answers.
 
     Attributes:
-        text: the answer; of several answers, this and all other fields except counts are of the first.
+        text: the answer. If there are several, this and all fields except counts are those of the first one.
         model: the name of the model that answered.
         finish_reason: why the answer ended; "length" = it is truncated.
-        reasoning: the model's thinking, if the provider tells it.
-        tool_calls: what the model asks for.
+        reasoning: the model's thinking, if the provider sends it.
+        tool_calls: the tools that the model calls.
         choices: all answers, by index; one for each of `sampling.n`.
     """
 
@@ -98,7 +98,7 @@ class TextCompletionResult(Usage, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, records: Sequence[TextCompletionResponse]) -> Self:
-        """All records of a stream, added up."""
+        """Join all records of a stream."""
         answers: dict[int, list[TextCompletionResponse]] = {}
         for record in records:
             answers.setdefault(record.index, []).append(record)
@@ -127,7 +127,7 @@ class PromptResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, records: Sequence[PromptResponse]) -> Self:
-        """The records of a stream, added up.
+        """Join all records of a stream.
 
         Raises:
             ProtocolError: the object is not JSON.

@@ -60,7 +60,7 @@ class SyncAgentStream(Iterator[AgentEvent]):
 
 
 class _SyncStream(AbstractContextManager[T], Generic[S, T]):
-    """What is entered asynchronously, for blocking code; `show` makes of it what the caller gets."""
+    """An asynchronous context manager for blocking code; `show` converts what entering it returns."""
 
     def __init__(
         self, loop: LoopThread, entered: AbstractAsyncContextManager[S], show: Callable[[LoopThread, S], T]
@@ -75,7 +75,7 @@ class _SyncStream(AbstractContextManager[T], Generic[S, T]):
 
     @override
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # The block's own exception goes on in the caller's thread; here the stream is closed either way.
+        # The block's own exception goes on in the caller's thread. The stream is closed with or without one.
         self._loop.finish(self._leave())
 
     async def _enter(self) -> S:

@@ -30,7 +30,7 @@ from tg_schema.service_spec import Req, Resp
 from tg_schema.usage_report import UsageRequest, UsageResponse
 
 FOLLOW_AGAIN_SECONDS: Final = 1.0
-"""Seconds before a list of streams is followed again that the gateway has ended."""
+"""Seconds before a list of streams is requested again after the gateway has ended it."""
 
 
 class Socket:
@@ -48,7 +48,7 @@ class Socket:
 
 
 class TgClient:
-    """A gateway's client: enter it with `async with`, or `close` it; it serves any number of concurrent streams.
+    """A gateway's client: enter it with `async with`, or `close` it. It serves any number of concurrent streams.
 
     Args:
         url: the gateway; None = TOKENGRID_URL, else TRUSTGRAPH_URL, else `http://localhost:8888/`.
@@ -56,8 +56,8 @@ class TgClient:
         timeout: seconds to the first record of a stream, and between two; for a non-streaming answer, to the answer.
         idle: seconds of silence, without even a keep-alive comment, after which an event stream fails.
         retries: how often a call is repeated, before its first record and within its `timeout`, after an error that is
-            `retryable`, not before its `retry_after`. None = after `RateLimited` as long as `timeout` lasts, and three
-            times after other errors; 0 = never.
+            `retryable`, and never before its `retry_after`. None = after `RateLimited` until `timeout`, and three times
+            after other errors; 0 = never.
         on_retry: is called before each wait, with the error and the seconds until the next attempt.
 
     Raises:
@@ -92,13 +92,13 @@ class TgClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; streams that are still being read fail. Nothing can be asked any more."""
+        """Close all connections. Streams that are still being read fail, and further calls raise an error."""
         await self._connections.aclose()
 
     def flow(self, flow: str | None = "default") -> Flow:
         """The services of one flow; each call is a separate HTTP request.
 
-        None = for each text completion, the flow that has its `model`, and `default` for all else.
+        None = the gateway chooses: for a text completion the flow that has its `model`, otherwise `default`.
         """
         self._connections.check_open()
         return Flow(self._http, self._http, flow, self._timeout, self._retries)
@@ -112,17 +112,17 @@ class TgClient:
         stops: bool = True,
         timeout: float | None = None,
     ) -> RecordStream[Resp]:
-        """Go on with a stream that is kept, as with one that was just asked for.
+        """Resume a kept stream, which then behaves like one that was just requested.
 
         Args:
-            spec: its service. `AgentDialog(client.attach(AGENT, stream))` is an agent's dialog.
-            stream: its id: `position.stream` of the stream of before.
-            after: the number of the last record that is there: its `position.after`; -1 = none.
-            stops: whether leaving it stops the model, also for others who read it.
-            timeout: as for the call of before.
+            spec: the stream's service. `AgentDialog(client.attach(AGENT, stream))` is an agent's dialog.
+            stream: the stream's id: `position.stream` of the earlier call.
+            after: the number of the last record received: `position.after` of the earlier call; -1 = none.
+            stops: whether leaving the stream stops the model, also for its other readers.
+            timeout: as for the earlier call.
 
         Raises (while it is read):
-            NotFound: there is no such stream, or no more.
+            NotFound: there is no such stream, or it has expired.
         """
         return RecordStream(
             partial(self._http.attach, spec),
@@ -154,7 +154,7 @@ class TgClient:
         key: str | None = None,
         timeout: float | None = None,
     ) -> UsageResponse:
-        """Sums of what was used: of all keys for an administrator, else of one's own.
+        """Sums of usage: of all keys if the token is an administrator's, else of its own key.
 
         The arguments are as in `tg_schema.usage_report.UsageRequest`.
 
@@ -166,7 +166,7 @@ class TgClient:
         return await self._retries.repeat(clock, partial(self._http.get, url, UsageResponse, clock))
 
     async def live(self, *, timeout: float | None = None) -> LiveDocument:
-        """What the gateways do now: all of it for an administrator, else one's own streams.
+        """What the gateways do now: everything if the token is an administrator's, else the token's own streams.
 
         Raises:
             TgError: as for every call; NotFound if the gateway is older than this call.
@@ -176,32 +176,32 @@ class TgClient:
 
     @asynccontextmanager
     async def follow_live(self) -> AsyncIterator[AsyncIterator[LiveDocument]]:
-        """Enter it and iterate: the same, anew every second. The gateway ends it after some minutes; ask again then.
+        """Enter it and iterate: the document of `live`, updated every second. The gateway ends it after some minutes.
 
         Raises:
-            TgError: as `live`, or the connection breaks off; while iterating.
+            TgError: while iterating: as `live`, or the connection broke off.
         """
         clock = Deadline(self._timeout, self._idle)
         async with aclosing(self._http.follow(self._address.live, LiveDocument, clock)) as changes:
             yield _apply(changes)
 
     async def stop_stream(self, stream: str) -> None:
-        """Stop a stream of any gateway, by its id in `live`, and the model behind it.
+        """Stop a stream of any gateway on the bus, by its id in `live`, and the model behind it.
 
         Raises:
-            TgError: as for every call; NotFound if it has ended, or is another key's.
+            TgError: as for every call; NotFound if the stream has ended, or belongs to another key.
         """
         clock = Deadline(self._timeout, self._idle)
         await self._http.get(self._address.stop(stream), StoppedStream, clock, "POST")
 
     @asynccontextmanager
     async def follow_streams(self, *, key: str | None = None) -> AsyncIterator[AsyncIterator[ListedStream]]:
-        """Enter it and iterate: the streams that are kept for a key, then each one that begins, without an end.
+        """Enter it and iterate: the kept streams of a key, then each new one as it begins. The iteration does not end.
 
-        `key` is the key's name, for an administrator; None = one's own.
+        `key` is the key's name, for an administrator; None = the token's own key.
 
         Raises:
-            TgError: as for every call, or the connection breaks off; while iterating. Follow again then.
+            TgError: while iterating: as for every call, or the connection broke off. Call this again then.
         """
         async with aclosing(self._list_streams(self._address.kept_of(key))) as streams:
             yield streams
@@ -215,19 +215,19 @@ class TgClient:
                     if stream not in before and stream not in told:
                         yield stream
                     told.add(stream)
-            # The gateway ends it now and then; next time it sends all again that it still lists.
+            # The gateway ends this response now and then. The next one begins with all streams that are still listed.
             before = frozenset(told)
             await asyncio.sleep(FOLLOW_AGAIN_SECONDS)
 
     @asynccontextmanager
     async def follow_records(self, stream: str, *, key: str | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Enter it and iterate: the records of a stream that is kept, as JSON, and those to come until its end.
+        """Enter it and iterate: the records of a kept stream as JSON, and further ones until its end.
 
-        `tg_schema.recorded.Recorded` reads what all records have. A failure is the last one.
-        `key`: as of `follow_streams`.
+        `tg_schema.recorded.Recorded` decodes the fields that all records have. If the stream failed, the last record is
+        the error. `key`: as for `follow_streams`.
 
         Raises:
-            TgError: as for every call, or the connection breaks off; while iterating.
+            TgError: while iterating: as for every call, or the connection broke off.
         """
         clock = Deadline(self._timeout, self._idle)
         async with aclosing(self._http.follow(self._address.records(stream, key), Raw, clock)) as records:
@@ -239,7 +239,7 @@ class TgClient:
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[Socket]:
-        """Open a WebSocket; leaving it ends its running streams.
+        """Open a WebSocket. Leaving it ends the streams that still run on it.
 
         Raises:
             TgError: no gateway or WebSocket answers there, or the token is not valid.

@@ -32,7 +32,7 @@ MAX_WORKERS = 256
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="Port for /metrics, without a token; of the first of several workers, the others have the next ones.",
+    help="Port for /metrics, which needs no token. With --workers: the first worker's; the others take the next ports.",
 )
 @click.option(
     "--workers",
@@ -90,7 +90,7 @@ def serve(
         describing = "--provider, --base-url, --option, --mode and --overrides"
         raise click.UsageError(f"{describing} describe a model: give its name with --model")
     if model is None and mlc.models:
-        raise click.UsageError("--additional-models stand beside a model: give its name as MODEL")
+        raise click.UsageError("--additional-models needs a first model: give its name as MODEL")
     order = ServeOptions(
         file=config,
         only=only,

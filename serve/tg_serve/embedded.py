@@ -6,14 +6,14 @@ from tg_serve.options import ServeOptions
 from tg_serve.structlog_import import import_structlog
 
 import_structlog()
-from tg_serve.launcher import launch_beside, set_up  # noqa: E402 - it imports all that logs
+from tg_serve.launcher import launch_beside, set_up  # noqa: E402 - it imports every module that logs
 
 DEMO_MODEL_NOTICE = "a tiny demo model (2 million parameters: it streams, but knows little)"
 _ORDER = ServeOptions(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_level="warning")
 
 
 def embedded_gateway() -> AbstractAsyncContextManager[str]:
-    """Runs a gateway with the built-in configuration for as long as the block, and yields its URL.
+    """Runs a gateway with the built-in configuration while the block runs, and yields its URL.
 
     Raises:
         TgError: it cannot run; the message says what to do.

@@ -109,7 +109,7 @@ def set_up(order: ServeOptions) -> None:
 
 
 def check(order: ServeOptions) -> tuple[str, list[str]]:
-    """Do what a start does, except listening and loading weights; ping the bus, and request a model of the options.
+    """Start without listening or loading weights, ping the bus, and send a request to each model of the options.
 
     Returns:
         A description of what would run; and all errors, each with its position in the file.
@@ -130,10 +130,10 @@ async def launch(
 ) -> AsyncIterator[tuple[Config, str | None]]:
     """Run parts of the pipeline in this process until the block is left; the gateway stops first.
 
-    `kinds` are those of the order's services; None = they are loaded here.
+    `kinds` are the kinds of the order's services; None = load them here.
 
-    Yields the active configuration, and the gateway's URL if it is one of the parts, which listens at its configured
-    address unless it has a `listener`.
+    Yields the active configuration and the gateway's URL, or None if this process runs no gateway. The gateway
+    listens at its configured address, unless `listener` is given.
 
     Raises:
         TgError: a part cannot run; the message says what to do.
@@ -144,7 +144,7 @@ async def launch(
         config = _configure(order, config_file.config)
 
         def follow(prepare: Prepare) -> AbstractContextManager[None]:
-            # What the command line says goes before an edited file too.
+            # The command line overrides an edited file too.
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
         await stack.enter_async_context(export_spans(config.traces.endpoint, config.traces.share))
@@ -165,7 +165,7 @@ async def launch(
         kinds = _load_kinds(order) if kinds is None else kinds
         host = await stack.enter_async_context(Host(bus, config.topics)) if kinds else None
         readiness.host = host
-        # A service that nothing waits for, such as that which counts usage, begins first and ends last.
+        # A service that nothing waits for, such as the usage counter, starts first and ends last.
         for kind in sorted(kinds.values(), key=lambda kind: kind.table.awaited):
             # The file as it is now: it may have been edited while the previous service was started.
             context = ServeContext(_configure(order, config_file.config), bus, follow, host=host)
@@ -186,7 +186,7 @@ async def launch(
 async def launch_beside(order: ServeOptions) -> AsyncIterator[str]:
     """`launch` on the event loop of a command, and yield the gateway's URL.
 
-    A task that blocks the loop ends the process.
+    If a task blocks the loop for too long, the process exits.
 
     Raises:
         TgError: as `launch`.
@@ -225,7 +225,7 @@ def _import(place: str) -> Any:
 
 
 def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
-    """The services that flows may bind. Ours need no import of their implementation: a gateway runs no model."""
+    """The services that flows may bind. Ours are listed without importing their code: a gateway runs no model."""
     ours = {table.spec.name: table for table in SERVICES if table.spec is not None}
     return tuple(ours.get(name) or _import(place).table for name, place in order.services.items())
 
@@ -254,7 +254,7 @@ def _make_gateway(
 
     routes = _list_routes(order, config)
     requestor = Requestor(bus, config.topics, queues=_list_queues(order, config), plans=config.plans)
-    # Without a file, only a model is needed.
+    # Without a configuration file, the gateway is ready as soon as there is a model.
     needed = _list_awaited(order, config) if order.file is not None else config.routes(TEXT_COMPLETION.name)
     with _locating(config):
         return requestor, Gateway(config.gateway, requestor, routes, needed=needed, shared=listener)
@@ -266,7 +266,7 @@ def _list_awaited(order: ServeOptions, config: Config) -> tuple[Route[Any, Any],
 
 
 def _list_others(order: ServeOptions, config: Config) -> list[Route[Any, Any]]:
-    """Those that other processes serve."""
+    """The awaited routes that other processes serve."""
     return [route for route in _list_awaited(order, config) if route.spec.name not in order.parts]
 
 
@@ -327,7 +327,7 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
         if read is not None:
             config = _configure(order, read)
             if order.file is None and order.model is None and order.provider is not None:
-                # The provider alone is in question: nothing would serve the built-in model beside it.
+                # Only the provider is checked: without a named model, nothing would be served with it.
                 return "\n".join(await _ask_models(order, config))
             await _rehearse(order, config, findings)
             if not findings.sentences:
@@ -337,7 +337,7 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
 
 
 async def _rehearse(order: ServeOptions, config: Config, findings: Findings) -> None:
-    """As `launch`, without listening and without loading weights."""
+    """Do what `launch` does, without listening and without loading weights."""
     async with AsyncExitStack() as stack:
         # The memory bus stands in for one that cannot be reached, so that the other errors are found as well.
         bus = await stack.enter_async_context(open_bus("memory://"))

@@ -12,13 +12,13 @@ import click
 _SLOTS_OF_MODE: Final[Mapping[str, int | None]] = {"local": 4, "interactive": 1, "server": None}
 """Concurrent streams; None = the provider's default."""
 _OVERRIDES: Final = {"max_num_sequence": "slots", "context_window_size": "context", "prefill_chunk_size": "batch"}
-"""Fields of MLC's engine that llama-cpp has, and its names for them."""
+"""Fields of MLC's engine that llama-cpp has too, with llama-cpp's names for them."""
 _ENGINE_ALONE: Final = {
     "model_lib": "models are files of GGUF, which need no library",
     "embedding_model": "every model of llama-cpp has vectors; name others in a configuration",
     "prefix_cache_mode": "there is nothing to choose",
     "prefill_mode": "there is nothing to choose",
-    "enable_debug": "debug_config.ignore_eos needs no flag, and the rest is of MLC's engine",
+    "enable_debug": "debug_config.ignore_eos needs no flag, and the rest exists only in MLC's engine",
 }
 """Flags that are refused, and why they are not needed."""
 _ANY: Final = ("*",)
@@ -26,7 +26,7 @@ _ANY: Final = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class MlcFlags:
-    """The flags as they were given; None = not."""
+    """The flags as they were given; None = not given."""
 
     mode: str | None = None
     overrides: str | None = None
@@ -49,7 +49,7 @@ class MlcFlags:
         """Refuse flags without a meaning here.
 
         Raises:
-            UsageError: a flag is of MLC's engine alone; the message says what to do.
+            UsageError: a flag makes sense for MLC's engine only; the message says what to do.
         """
         for name, why in _ENGINE_ALONE.items():
             if getattr(self, name) is not None:
@@ -60,11 +60,11 @@ class MlcFlags:
         if self.api_key is not None and not self.api_key.strip():
             raise click.UsageError("--api-key is empty: give the key that every request needs, or leave it out")
         if self.speculative_mode not in {None, "disable"}:
-            raise click.UsageError("--speculative-mode must be disable: no model here drafts for another")
+            raise click.UsageError("--speculative-mode must be disable: no model here drafts tokens for another")
         for name in ("allow_methods", "allow_headers"):
             given = getattr(self, name)
             if given is not None and _read_list(name, given) != _ANY:
-                allowed = "a page that may ask at all may use every method and header of a path"
+                allowed = "an allowed origin may use every method and header of a path"
                 raise click.UsageError(f'{_spell(name)} must be ["*"]: {allowed}')
 
     @property
@@ -72,7 +72,7 @@ class MlcFlags:
         """The provider's options.
 
         Raises:
-            UsageError: an override is none, or none of llama-cpp.
+            UsageError: an override is malformed, or llama-cpp does not have it.
         """
         slots = _SLOTS_OF_MODE.get(self.mode or "")
         options: dict[str, Any] = {} if slots is None else {"slots": slots}
@@ -88,10 +88,10 @@ class MlcFlags:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that are served beside the first; one flag may name several, with blanks between them.
+        """The models that are served beside the first; one flag may name several, separated by blanks.
 
         Raises:
-            UsageError: one is named with a library.
+            UsageError: a model is named together with a library.
         """
         named = tuple(name for given in self.additional_models for name in given.split())
         if any("," in name for name in named):
@@ -103,7 +103,7 @@ class MlcFlags:
         """Whose pages may use the gateway; None = as configured.
 
         Raises:
-            UsageError: it is no list.
+            UsageError: the value is not a JSON list of texts.
         """
         return None if self.allow_origins is None else _read_list("allow_origins", self.allow_origins)
 
@@ -115,7 +115,7 @@ class MlcFlags:
 
 
 def take_mlc_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """The same command with these flags, which come as its argument `mlc`. Both spellings of MLC's are known.
+    """The same command with these flags, passed as its argument `mlc`. Both of MLC's spellings are accepted.
 
     The help does not list them: doors/docs/mlc-llm.md does.
     """

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 GATEWAY = "gateway"
 PARTS = ("text-completion", "prompt", "agent", GATEWAY)
-"""Those of ours."""
+"""The parts that Tokengrid itself has."""
 LOOPBACK = "127.0.0.1"
 LogForm = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -67,8 +67,8 @@ class PickOptions:
     Attributes:
         file: the configuration.
         listen: "host:port"; None = as configured.
-        http: the same, of the page and the metrics.
-        bus: its URL; None = as configured.
+        http: "host:port" of the page and the metrics; None = as configured.
+        bus: the URL of the bus; None = as configured.
     """
 
     file: Path

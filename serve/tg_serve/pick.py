@@ -16,7 +16,7 @@ from tg_serve.options import LogForm, LogLevel, PickOptions
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen for Envoy. [default: as configured]")
 @click.option("--http", metavar="HOST:PORT", help="Where /instances and /metrics are. [default: as configured]")
-@click.option("--bus", metavar="URL", help="pulsar://HOST:6650: share what is placed with other pickers and pools.")
+@click.option("--bus", metavar="URL", help="pulsar://HOST:6650: share the server load with other pickers and pools.")
 @click.option("--check", "check_only", is_flag=True, help="Say what would be served, or all that is wrong, and exit.")
 @click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)

@@ -10,7 +10,7 @@ from tg_base.telemetry import configure_log
 from tg_schema.errors import BadRequest
 from tg_serve.options import PickOptions
 
-_NO_PICKER = 'it needs a package that is not installed; run: pip install "tokengrid-serve[picker]"'
+_NO_PICKER = 'the picker is not installed; run: pip install "tokengrid-serve[picker]"'
 
 
 def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
@@ -23,7 +23,7 @@ def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
 
 
 def check_pick(order: PickOptions) -> tuple[str, list[str]]:
-    """Do what a start does, except listening: its bus is pinged, and its names are resolved.
+    """Start without listening: ping the bus, and resolve the servers' host names.
 
     Returns:
         A description of what would be served; and all errors, each with its file and line.

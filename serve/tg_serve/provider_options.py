@@ -8,7 +8,7 @@ import click
 
 
 def is_pair(word: str) -> bool:
-    """Whether a word looks like NAME=VALUE rather than like a model, of which few have a `=` behind a plain word."""
+    """Whether a word is NAME=VALUE. A model's name rarely has a `=` after a plain identifier."""
     name, equals, _ = word.partition("=")
     return bool(equals) and name.isidentifier()
 
@@ -17,7 +17,7 @@ def read_provider_options(base_url: str | None, pairs: Iterable[str]) -> dict[st
     """The provider's options: `--base-url`, and NAME=VALUE pairs whose value is TOML, or else plain text.
 
     Raises:
-        UsageError: one is no such pair.
+        UsageError: a pair is malformed.
     """
     options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
     for pair in pairs:

@@ -12,7 +12,7 @@ from tg_serve.options import LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import is_pair, read_provider_options
 
 AUTO: Final = "auto"
-"""In place of a model: all that the configuration has."""
+"""Given in place of a model: serve all models of the configuration."""
 DEFAULT_PORT: Final = 8080
 """Where LMQL looks for a model that is given no endpoint."""
 _ENGINE_ALONE: Final[Mapping[str, str]] = {
@@ -93,7 +93,7 @@ def read_order(
     options = read_provider_options(None, pairs)
     if model == AUTO and (options or provider or static):
         raise click.UsageError(
-            "auto serves the models of the configuration as it says: name a model, or leave the rest out"
+            "auto serves the configuration's models with their own options: name a model, or leave the options out"
         )
     return ServeOptions(
         file=config,

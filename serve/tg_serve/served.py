@@ -21,9 +21,9 @@ def describe_served(
     Args:
         services: each with what it serves.
         bus: its URL.
-        url: the gateway's; None = it is no part of this process.
-        workers: gateway processes; None = it is this one.
-        flows: those with a model.
+        url: the gateway's URL; None = this process runs no gateway.
+        workers: gateway processes; None = this process is the only one.
+        flows: the flows with a model.
         rest: the `tg-serve` options that start what the configuration needs and this process does not run.
     """
     served = ", ".join(services)
@@ -39,7 +39,7 @@ def describe_served(
 
 
 def find_rest(order: ServeOptions, bound: Sequence[str]) -> tuple[str, ...]:
-    """The options of a process that runs what this one leaves out, which a gateway with a file waits for."""
+    """The `tg-serve` options for the parts that this process leaves out and a gateway with a file waits for."""
     file = () if order.file is None else ("--config", shlex.quote(str(order.file)))
     return (*file, *(f"--only {part}" for part in (*bound, GATEWAY) if part not in order.parts))
 

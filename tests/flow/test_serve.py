@@ -298,7 +298,7 @@ async def test_a_server_whose_output_takes_nothing_goes_on_and_says_so(
         os.close(stdout)
         assert process.stderr is not None
         said = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
-        assert said.startswith(f"the standard output takes nothing ({why}), and the server goes on; ready: http://")
+        assert said.startswith(f"the standard output cannot be written ({why}), but the server goes on; ready: http://")
         async with ClientSession(said.partition("ready: ")[2].split()[0]) as http, http.get("health") as answer:
             assert answer.status == 200
         process.terminate()

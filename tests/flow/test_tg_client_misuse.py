@@ -144,7 +144,7 @@ async def test_a_stream_is_begun_once(opened: Opened) -> None:
         stream = client.flow().text_completion_stream("", "3")
         async with stream as chunks:
             assert "".join([chunk.response or "" async for chunk in chunks]) == "0 1 2 "
-        with pytest.raises(BadRequest, match="this stream was begun before: ask again for another one"):
+        with pytest.raises(BadRequest, match="this stream was begun before: make the call again for another one"):
             await stream.__aenter__()
 
     def work() -> None:

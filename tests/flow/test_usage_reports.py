@@ -151,7 +151,7 @@ async def test_the_command_prints_a_table(tmp_path: Path) -> None:
         "alice  c1               1   1000      10     500  0.001235",
         "bob    -                1     10       -       5         -",
     ]
-    assert done.err == "these sums began with the start of their reader: its configuration names no database\n"
+    assert done.err == "these sums began when the usage service started: its configuration names no database\n"
 
 
 async def test_the_command_prints_csv_and_json(tmp_path: Path) -> None:

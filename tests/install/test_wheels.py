@@ -323,4 +323,4 @@ def test_a_check_names_the_missing_package_before_the_missing_key(server: Instal
 def test_the_pickers_missing_package_is_a_sentence(server: Installation) -> None:
     told = server.run("tg-pick", "--config", "pick.toml")
     assert (told.code, told.out) == (1, "")
-    assert told.err == 'tg-pick: it needs a package that is not installed; run: pip install "tokengrid-serve[picker]"\n'
+    assert told.err == 'tg-pick: the picker is not installed; run: pip install "tokengrid-serve[picker]"\n'

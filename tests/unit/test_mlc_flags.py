@@ -67,7 +67,7 @@ REFUSED = [
     (["m.gguf", "--overrides", "max_num_sequence=many"], "must be a number"),
     (["--device", "cuda:0"], "--device must be auto or cpu"),
     (["--speculative-mode", "eagle"], "--speculative-mode must be disable"),
-    (["--additional-models", "n"], "--additional-models stand beside a model"),
+    (["--additional-models", "n"], "--additional-models needs a first model"),
     (["m.gguf", "--additional-models", "n.gguf,n.so"], "which need no library after a comma"),
     (["m.gguf", "--api-key", ""], "--api-key is empty"),
     (["m.gguf", "--api-key", " "], "--api-key is empty"),

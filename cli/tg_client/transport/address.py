@@ -15,10 +15,10 @@ URL_VARIABLE = "TOKENGRID_URL"
 TOKEN_VARIABLE = "TOKENGRID_TOKEN"  # noqa: S105 - the name of the variable, not its value
 _URL_VARIABLES = (URL_VARIABLE, "TRUSTGRAPH_URL")
 _TOKEN_VARIABLES = (TOKEN_VARIABLE, "TRUSTGRAPH_TOKEN")
-"""Our variable, and that of TrustGraph's clients."""
+"""Our variable, and the one of TrustGraph's clients."""
 WRONG_URL = "the gateway's URL must look like http://host:port/ or https://host/"
 MAX_SHOWN_CHARACTERS = 100
-"""Characters of a wrong URL that an error repeats."""
+"""Characters of a malformed URL that an error repeats."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -31,12 +31,12 @@ class Address(msgspec.Struct, frozen=True):
         """The address for a URL; None = `find_url`, or else `http://localhost:8888/`.
 
         Raises:
-            BadRequest: not a URL of http or https with a host, or one with a password.
+            BadRequest: it is not an http or https URL with a host, or it contains a password.
         """
         url = (url or find_url() or DEFAULT_URL).strip()
         try:
             parts = urlsplit(url)
-            # Reading it raises a ValueError where it is no number.
+            # `port` raises a ValueError if it is not a number.
             _ = parts.port
         except ValueError:
             raise BadRequest(_wrong(url)) from None
@@ -47,7 +47,7 @@ class Address(msgspec.Struct, frozen=True):
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/")
 
     def service(self, flow: str | None, service: str) -> str:
-        """The URL of one service of one flow; None = of the flow that the gateway chooses.
+        """The URL of one service of one flow; None = the gateway chooses the flow.
 
         Raises:
             BadRequest: the flow's id cannot be a part of a path.
@@ -69,28 +69,28 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> str:
-        """The URL of what the gateway does now."""
+        """The URL of the gateway's current state."""
         return f"{self.base}api/v1/live"
 
     def stop(self, stream: str) -> str:
-        """The URL at which a stream is stopped."""
+        """The URL that stops a stream."""
         return f"{self.live}/streams/{quote(stream, safe='', errors='replace')}/stop"
 
     def kept(self, stream: str) -> str:
-        """The URL of a stream that is kept."""
+        """The URL of a kept stream."""
         return f"{self.base}v1/streams/{quote(stream, safe='', errors='replace')}"
 
     def records(self, stream: str, key: str | None = None) -> str:
-        """The URL of the records of a stream that is kept for a key; None = the client's."""
+        """The URL of the records of a kept stream; `key` is the name of its key, None = the client's."""
         query = urlencode({"form": "records"} | ({} if key is None else {"key": key}), errors="replace")
         return f"{self.kept(stream)}?{query}"
 
     def kept_of(self, key: str | None) -> str:
-        """The URL of the list of streams that are kept for a key; None = the client's."""
+        """The URL of the list of a key's kept streams; None = the client's key."""
         return f"{self.base}v1/streams" + ("" if key is None else f"?{urlencode({'key': key}, errors='replace')}")
 
     def usage(self, request: UsageRequest) -> str:
-        """The URL of the sums that a question asks for."""
+        """The URL of the sums that a request asks for."""
         asked = {"by": ",".join(request.by), "since": request.since, "until": request.until, "key": request.key}
         query = urlencode({name: value for name, value in asked.items() if value}, errors="replace")
         return f"{self.base}api/v1/usage?{query}"
@@ -114,7 +114,7 @@ def bearer_token(token: str | None) -> str | None:
 
 
 def _wrong(url: str) -> str:
-    """The sentence for a URL that is none, without what may be a secret in it."""
+    """The error for a malformed URL. It repeats nothing of the URL that may be a secret."""
     shown = re.split("[?#]", url)[0][:MAX_SHOWN_CHARACTERS]
     return WRONG_URL if "@" in url or not shown.isprintable() else f'{WRONG_URL}, not "{shown}"'
 

@@ -15,14 +15,14 @@ class Transport(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether it has ended: nothing can be asked any more."""
+        """Whether the transport has ended, so that no further request can be sent."""
 
     def stream(
         self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline, position: Position
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
-        """Enter to ask, iterate to read, leave at any time to stop the work. Without a flow the gateway chooses it.
+        """Enter to send, iterate to read, leave at any time to stop the work. With `flow` None, the gateway chooses it.
 
-        Leaving does not stop what is kept if `position.goes_on` then.
+        Leaving does not stop a kept stream, which is one whose `position.goes_on` is true.
 
         Raises:
             TgError: on entering or while iterating; nothing follows it.

@@ -1,4 +1,4 @@
-"""Stream -> its reader: the timeouts of an answer, and of silence within it."""
+"""Stream -> its reader: the timeouts of an answer, and of silence within one."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ from tg_schema.errors import BadRequest, Timeout
 T = TypeVar("T")
 
 WAIT_LONGER = "a longer timeout= waits longer"
-"""What to do about a Timeout, in a program; a command has an option for it."""
+"""What a program can do about a Timeout. A command replaces it by the name of its option."""
 
 
 class Deadline:
@@ -21,7 +21,7 @@ class Deadline:
         idle: seconds of silence that mean a dead connection, in a stream with keep-alives.
 
     Raises:
-        BadRequest: one of them is no time to wait: zero, negative or NaN.
+        BadRequest: one of them is zero, negative or NaN.
     """
 
     def __init__(self, timeout: float, idle: float = math.inf) -> None:
@@ -35,11 +35,11 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until the next record must have come."""
+        """Seconds left until the next record is due."""
         return self._end - self._loop.time()
 
     def hear(self) -> None:
-        """A record has come, or its reader asks for the next one."""
+        """Restart the timeout: a record has arrived, or its reader asks for the next one."""
         self._received = True
         self._end = self._loop.time() + self._timeout
 
@@ -47,16 +47,16 @@ class Deadline:
         """Wait for the next record, or a part of it.
 
         Raises:
-            Timeout: the time is over.
+            Timeout: the timeout has expired.
         """
         what = "nothing more of the answer came" if self._received else "no answer came"
         return await self._until(self._end, work, f"{what} within {self._timeout:g} s; {WAIT_LONGER}")
 
     async def soon(self, work: Awaitable[T]) -> T:
-        """Wait as `within` does, but for the limit of silence at most.
+        """Wait as `within` does, but at most for the limit of silence.
 
         Raises:
-            Timeout: either time is over.
+            Timeout: either limit has expired.
         """
         silent = self._loop.time() + self._idle
         if silent < self._end:

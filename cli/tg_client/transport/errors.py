@@ -1,4 +1,4 @@
-"""A connection's failures and the gateway's statuses -> the closed set, in sentences that say what to do."""
+"""A connection's failures and the gateway's statuses -> our error types, in sentences that say what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ from tg_schema.errors import (
     Unavailable,
 )
 
-TOKEN_NEEDED = f"needs a valid token; set {TOKEN_VARIABLE}, which goes before TRUSTGRAPH_TOKEN"
-"""The sentence for 401. The gateway's own names a header, which the user of a command cannot set."""
+TOKEN_NEEDED = f"needs a valid token; set {TOKEN_VARIABLE}, which takes precedence over TRUSTGRAPH_TOKEN"
+"""The sentence for 401. The gateway's own sentence names a header, which the user of a command cannot set."""
 _STRANGER = "is it a Tokengrid gateway? Give its URL, or set TOKENGRID_URL"
 
 _STATUS: dict[int, tuple[type[TgError], str]] = {
@@ -45,7 +45,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class Reason(NamedTuple):
-    """Why there is no answer: the error, a sentence with the gateway's `{base}`, and when to ask again."""
+    """Why there is no answer: the error, a sentence with `{base}` for the gateway's URL, and when to retry."""
 
     kind: type[TgError]
     sentence: str
@@ -58,7 +58,7 @@ NO_TLS = Reason(
     Unavailable,
     "{base} does not speak TLS as it should; check the URL: without a TLS proxy a gateway has http://",
 )
-"""There is no TLS on the other side, or none that both sides know."""
+"""The other side speaks no TLS, or no version that both sides know."""
 UNTRUSTED = Reason(Unavailable, "the TLS certificate of {base} cannot be verified; check the URL and the certificate")
 SLOW = Reason(Timeout, "no connection to {base} in time; check the host, the port and the network")
 UNKNOWN_HOST = Reason(Unavailable, "the host of {base} cannot be found; check the URL and the network")
@@ -71,7 +71,7 @@ COMPRESSED = Reason(
 
 
 class WireError(Exception):
-    """There is no answer, or the connection broke within it."""
+    """No answer arrived, or the connection broke during it."""
 
     def __init__(self, reason: Reason = BROKEN) -> None:
         super().__init__(reason)
@@ -98,7 +98,7 @@ def reading(base: str) -> Iterator[None]:
 
 
 def make_incomplete(base: str) -> IncompleteStream:
-    """The answer was truncated."""
+    """The error for a truncated answer."""
     return IncompleteStream(f"the answer of {base} broke off before its end; ask again")
 
 
@@ -122,6 +122,6 @@ def _by_status(base: str, status: int, retry_after: float | None) -> TgError:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The seconds of a Retry-After header. The other form, a date, is ignored: our gateway never sends it."""
+    """The seconds of a Retry-After header. Its other form, a date, is ignored: our gateway never sends it."""
     text = (retry_after or "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None

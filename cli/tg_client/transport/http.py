@@ -21,16 +21,16 @@ from tg_schema.service_spec import Req, Resp
 T = TypeVar("T")
 
 _STOP_SECONDS = 1.0
-"""Seconds to wait for the id of a stream that is left before its head has come, and for its stop."""
+"""Seconds to wait for the id of a kept stream that is left before its response's head arrives, and for its stop."""
 _KEPT = "ks-"
-"""The id of a stream that is kept begins so."""
+"""The prefix of a kept stream's id."""
 
 
 class HttpTransport:
     """The HTTP transport. Leaving a stream early closes its connection, which is the cancel of HTTP.
 
     Args:
-        address: the gateway.
+        connections: the connections to the gateway, with the token in their headers.
         connections: with the token in their headers.
         idle: seconds of silence, without even a keep-alive comment, after which an event stream fails.
     """
@@ -49,7 +49,7 @@ class HttpTransport:
     def stream(
         self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, clock: Deadline, position: Position
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
-        """See `Transport`. The request is sent at once; the response's head is awaited with the first record."""
+        """See `Transport`. The request is sent at once. The response's head is awaited with the first record."""
         position.begin()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         if position.keep is not None:
@@ -62,14 +62,14 @@ class HttpTransport:
     def attach(
         self, spec: ServiceSpec[Req, Resp], clock: Deadline, position: Position
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
-        """As `stream`, the records of a stream that is kept, behind a position in it."""
+        """As `stream`, for the records of a kept stream after a position in it."""
         url = f"{self._address.kept(position.stream or '')}?offset={position.after}"
         return self._read(
             partial(self._connections.ask, "GET", url, {"Accept": "text/event-stream"}), spec, clock, position
         )
 
     async def cancel(self, position: Position) -> None:
-        """Stop a stream that is kept, if the gateway can be asked."""
+        """Stop a kept stream, if the gateway can be reached."""
         with suppress(TgError):
             url = f"{self._address.kept(position.stream or '')}/cancel"
             await self.get(url, StoppedStream, Deadline(_STOP_SECONDS), "POST")
@@ -91,15 +91,15 @@ class HttpTransport:
                 yield records
         finally:
             if position.keep is not None and position.stream is None:
-                # Its head is on the way: without its id, nobody could stop it.
+                # The response's head is on its way. It has the id, without which nobody could stop the kept stream.
                 await asyncio.wait([opening], timeout=_STOP_SECONDS)
             await _close_responses(opening, opened)
 
     async def get(self, url: str, kind: type[T], clock: Deadline, method: str = "GET") -> T:
-        """What the gateway has at a URL.
+        """Request a URL and decode the answer.
 
         Raises:
-            TgError: the gateway refuses, or what it sends is no `kind`.
+            TgError: the gateway refuses, or its answer is not a `kind`.
         """
         async with self._answered(method, url, "application/json", clock) as response:
             with reading(self._base):
@@ -107,10 +107,10 @@ class HttpTransport:
         return self._decode(kind, body)
 
     async def follow(self, url: str, kind: type[T], clock: Deadline) -> AsyncGenerator[T, None]:
-        """The events at a URL, until the gateway ends them.
+        """Iterate over the events at a URL, until the gateway ends them.
 
         Raises:
-            TgError: as `get`, or they break off.
+            TgError: as `get`, or the connection broke off.
         """
         events = ServerSentEvents()
         async with self._answered("GET", url, "text/event-stream", clock) as response:
@@ -146,7 +146,7 @@ class HttpTransport:
     ) -> HttpResponse:
         """Send the request.
 
-        The response is also put into `opened`: a task that is cancelled just as it ends loses its return value.
+        The response is also appended to `opened`: a task that is cancelled just as it ends loses its return value.
         """
         with connecting(self._base):
             opened.append(await ask())
@@ -159,7 +159,7 @@ class HttpTransport:
     ) -> AsyncGenerator[Resp, None]:
         response = await clock.within(opening)
         if response.status == 204 and position.goes_on:
-            # A kept stream that has ended, of which its reader has all.
+            # A kept stream has ended, and its reader already has all of it.
             position.over = True
             return
         if response.status != 200:
@@ -178,13 +178,13 @@ class HttpTransport:
                 try:
                     record = record_of(spec.response, data)
                 except TgError:
-                    # Without a number: only this reader gets no more, and another one need not meet that.
+                    # An error that is no kept record concerns only this reader, so another attempt may succeed.
                     position.over = events.last_id == b"%d" % (position.after + 1)
                     raise
                 position.after += 1
                 position.over = record.last
                 yield record
-                # After the yield: the time that the reader takes for a record is not the gateway's silence.
+                # Restart the clock after the yield: the reader's own time for a record is not the gateway's silence.
                 clock.hear()
                 if record.last:
                     await response.finish()
@@ -204,11 +204,11 @@ class HttpTransport:
 
 
 async def _close_responses(opening: asyncio.Task[HttpResponse], opened: list[HttpResponse]) -> None:
-    """Close unfinished responses: closing the connection tells the gateway to stop what is not kept."""
+    """Close unfinished responses. Closing the connection tells the gateway to stop the stream unless it is kept."""
     opening.cancel()
     await asyncio.wait([opening])
     if not opening.cancelled():
-        # Retrieve the exception, or asyncio would log the error of a request that is no longer awaited.
+        # Retrieve the exception; otherwise asyncio would log the error of a request that nobody awaits any more.
         opening.exception()
     for response in opened:
         await response.close()

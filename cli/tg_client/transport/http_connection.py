@@ -1,6 +1,6 @@
-"""HttpTransport -> httpx2 -> socket: the only import of httpx2, which is slow: it is imported with the first request.
+"""HttpTransport -> httpx2 -> socket: only this file imports httpx2, with the first request, because that is slow.
 
-Nothing is compressed, no redirect is followed, and no proxy is used.
+No body is compressed, no redirect is followed, and no proxy is used.
 """
 
 import asyncio
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-"""Timeout of opening a connection."""
+"""Timeout of opening a connection, in seconds."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Largest response that comes as one JSON body."""
+"""Largest response that arrives as one JSON body, in bytes."""
 _END_SECONDS = 1.0
 """Seconds to wait for the end of the body after the last record, so that the connection can be reused."""
 IDLE_CONNECTION_SECONDS = 5.0
-"""Seconds that an idle connection is kept: less than a gateway keeps it, so that it is never half closed."""
+"""Seconds that an idle connection is kept. A gateway keeps it longer, so a reused connection is never half closed."""
 _CAUSES: tuple[tuple[type[Exception], Reason], ...] = (
     (ssl.SSLCertVerificationError, UNTRUSTED),
     (ssl.SSLError, NO_TLS),
     (socket.gaierror, UNKNOWN_HOST),
     (Exception, NO_GATEWAY),
 )
-"""Causes of a failed connection -> our errors, from the special to the general."""
+"""Causes of a failed connection -> our errors, the most special first."""
 
 T = TypeVar("T")
 
 
 class HttpResponse:
-    """An answer whose head has come.
+    """A response whose head has arrived.
 
     Attributes:
-        status: HTTP's.
-        headers: without regard to case.
+        status: the HTTP status.
+        headers: the headers; their names are case-insensitive.
         content_type: without parameters.
     """
 
@@ -61,28 +61,28 @@ class HttpResponse:
         self.headers: Mapping[str, str] = response.headers
         self.content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         self._response = response
-        # `aiter_raw` would close the response at its end, and so other connections, in the middle of a read.
+        # Not `aiter_raw`: it would close the response at its end, and with it other connections that are being read.
         self._parts = aiter(cast("AsyncIterable[bytes]", response.stream))
 
     async def read(self) -> bytes:
-        """The bytes that have come, at least one; b"" at the body's end.
+        """The next bytes that arrived; b"" at the body's end.
 
         Raises:
-            WireError: the connection broke before it, or sent what is no body.
+            WireError: the connection broke before the body's end, or the bytes are not a valid body.
         """
         try:
             with _translated():
                 return await anext(self._parts, b"")
         except WireError:
-            # Its head was HTTP: whatever happened, the body broke off.
+            # The head was valid HTTP, so whatever happened counts as a body that broke off.
             raise WireError from None
 
     async def read_all(self) -> bytes:
         """The whole body.
 
         Raises:
-            ProtocolError: it has more than `MAX_BODY_BYTES`.
-            WireError: it breaks off.
+            ProtocolError: the body has more than `MAX_BODY_BYTES`.
+            WireError: the body breaks off.
         """
         parts: list[bytes] = []
         left = MAX_BODY_BYTES
@@ -94,19 +94,19 @@ class HttpResponse:
         return b"".join(parts)
 
     async def finish(self) -> None:
-        """Read the end of the body; if the gateway does not send it, the connection is not reused."""
+        """Read the end of the body. If the gateway does not send it in time, the connection is not reused."""
         with suppress(TimeoutError, WireError):
             async with asyncio.timeout(_END_SECONDS):
                 while await self.read():
                     pass
 
     async def close(self) -> None:
-        """Release the connection; before the body's end this cuts it, which tells the gateway to stop."""
+        """Release the connection. Before the body's end this closes it, which tells the gateway to stop."""
         await _uncut(self._response.aclose())
 
 
 class HttpConnections:
-    """One gateway's connections: any number at a time, and those that are idle wait for the next requests.
+    """Connections to one gateway: any number at a time. Idle ones are reused.
 
     Args:
         base: the gateway's URL.
@@ -124,31 +124,31 @@ class HttpConnections:
         """Check that requests can be sent.
 
         Raises:
-            BadRequest: it is closed.
+            BadRequest: the client is closed.
         """
         if self.closed:
             raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
 
     def bind(self) -> None:
-        """Check that requests can be sent by the running loop, the same one at each call.
+        """Check that the running loop can send requests; it must be the same loop at each call.
 
         Raises:
-            BadRequest: it is closed, or another loop is running.
+            BadRequest: the client is closed, or was used in another loop.
         """
         self.check_open()
         loop = asyncio.get_running_loop()
         self._loop = self._loop or loop
-        # A connection is read by its own loop alone: an answer would never come.
+        # Only the loop that opened a connection reads it; in another loop an answer would never arrive.
         if loop is not self._loop:
-            raise BadRequest("the client was opened in another event loop: open one of its own in each loop")
+            raise BadRequest("the client was opened in another event loop: open a new client in each loop")
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:
-        """Send a request, and return the answer when its head has come.
+        """Send a request, and return the response when its head has arrived.
 
         Raises:
-            WireError: there is none.
+            WireError: no response arrived.
         """
-        # Load them only if needed, and not in the loop's thread: that reads all of the system's certificates.
+        # Load the certificates only if needed, and in a thread: that reads all certificates of the system.
         tls = await asyncio.to_thread(ssl.create_default_context) if self._secure and self._client is None else False
         if self.closed:
             raise WireError
@@ -163,14 +163,14 @@ class HttpConnections:
         return response
 
     async def _go_on(self, step: str, about: Mapping[str, object]) -> None:
-        # `aclose` has not seen a connection that was still being opened.
+        # `aclose` did not see a connection that was still being opened.
         if self.closed and step == "http11.send_request_headers.started":
             raise WireError
 
     async def aclose(self) -> None:
         """Close all connections; streams that are still being read get a WireError."""
         self.closed = True
-        # Another loop than theirs cannot close them.
+        # Only the loop that opened the connections can close them.
         if self._client is not None and asyncio.get_running_loop() is self._loop:
             await self._client.aclose()
 
@@ -187,14 +187,14 @@ class HttpConnections:
 
 
 async def _uncut(work: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]] | None = None) -> T:
-    """Await `work`, and cancel it as anyio does: httpx2 shields the closing of connections from that alone.
+    """Await `work`, and cancel it as anyio does: httpx2 finishes closing a connection only under such a cancellation.
 
-    A request and a close also close other connections that have expired. They have left the pool by then, so a task
-    that is cancelled meanwhile would leave them open.
+    A request, like a close, also closes other connections that have expired. Those have left the pool by then, so they
+    would stay open if the task were cancelled while it closes them.
 
     Args:
         work: a call of httpx2.
-        undo: called with a result that came although `work` was cancelled.
+        undo: called with the result if `work` finished although it was cancelled.
     """
     import anyio
 
@@ -235,7 +235,7 @@ def _translated() -> Iterator[None]:
 
 
 def _find_cause(error: BaseException) -> Reason:
-    """The reason at the bottom of httpx2's exceptions, each of which is caused by the next."""
+    """The reason for the innermost of httpx2's exceptions, which are chained."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return next(ours for theirs, ours in _CAUSES if isinstance(error, theirs))

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""Largest message from the gateway."""
+"""Largest message from the gateway, in bytes."""
 _MAX_UNREAD_MESSAGES = 16
-"""Messages buffered for the reader of the items; beyond it, the connection is not read."""
+"""Messages buffered for the reader of the items. When the buffer is full, the connection is not read."""
 
 
 class LmtpItem(msgspec.Struct, frozen=True):
-    """One item of a TOKEN or MSG message; which fields it has, its type and the mode say."""
+    """One item of a TOKEN or MSG message. Its type and the mode decide which fields it has."""
 
     stream_id: int | None = None
     text: str = ""
@@ -43,7 +43,7 @@ class LmtpSocket:
     """Created by `open_lmtp`.
 
     Attributes:
-        lost: whether the connection has ended: nothing can be asked any more.
+        lost: whether the connection has ended, so that no further request can be sent.
     """
 
     def __init__(self, socket: "WebSocketConnection", base: str, timeout: float, model: str) -> None:
@@ -56,7 +56,7 @@ class LmtpSocket:
         self._ids = count(1)
 
     async def knows_raw_text(self) -> bool:
-        """Whether the model takes a text as it is.
+        """Whether the model takes a prompt as raw text.
 
         Raises:
             NotFound: there is no such model.
@@ -69,7 +69,7 @@ class LmtpSocket:
         return bool(info.capabilities.get("raw_text"))
 
     async def generate(self, fields: dict[str, Any]) -> AsyncGenerator[LmtpItem, None]:
-        """The items of a stream, as they come; the last one has an error or a `finish_reason`.
+        """The items of a stream, as they arrive; the last one has an error or a `finish_reason`.
 
         Leaving it early sends its cancel.
         """
@@ -85,7 +85,7 @@ class LmtpSocket:
                 await self._send("CANCEL", {"stream_id": stream})
 
     async def read(self) -> None:
-        """Read until the connection ends, also while no stream runs, since reading answers the gateway's pings."""
+        """Read until the connection ends, even while no stream runs, because reading answers the gateway's pings."""
         with suppress(TgError):
             while (message := await self._socket.receive()) is not None:
                 await self._messages.put(message)
@@ -96,11 +96,11 @@ class LmtpSocket:
         await self._within(self._socket.send(b"%b %b" % (kind.encode(), bytes_of(fields))))
 
     async def _within(self, work: Awaitable[T]) -> T:
-        # A clock for each message: the gateway may take long between two of them, and the user between two lines.
+        # Each message gets a timeout of its own: the gateway may be slow between two, and the user between two lines.
         return await Deadline(self._timeout).within(work)
 
     async def _next(self, stream: int) -> list[LmtpItem]:
-        """The items of the next message that has any of this stream; those of a cancelled one may still come."""
+        """The items of the next message that has any of this stream; items of a cancelled stream may still arrive."""
         while True:
             message = await self._within(self._messages.get())
             if message is None:
@@ -112,12 +112,12 @@ class LmtpSocket:
 
 @asynccontextmanager
 async def open_lmtp(url: str, timeout: float, model: str) -> AsyncIterator[LmtpSocket]:
-    """A socket of the gateway at `url`.
+    """Open an LMTP socket of the gateway at `url`.
 
     Raises:
-        TgError: there is none, or it refuses.
+        TgError: there is no gateway, or it refuses.
     """
-    # Imported late, as for a client's socket, since only these calls need it.
+    # Imported late, as for `TgClient.socket`: only these calls need it.
     from tg_client.transport.websocket_connection import open_websocket
 
     base = Address.of(url).base

@@ -1,4 +1,4 @@
-"""Reader of a stream -> transport: what of it has come, so that another connection goes on from there."""
+"""Reader of a stream -> transport: what the reader has received, so that another connection can resume from there."""
 
 import re
 from typing import Self
@@ -11,13 +11,13 @@ _PERIOD = re.compile(r"[0-9]{1,6}[smh]", re.ASCII)
 
 
 class Position(msgspec.Struct):
-    """Where a reader is in a stream.
+    """A reader's position in a stream.
 
     Attributes:
-        keep: for how long the gateway is asked to keep the stream: 90s, 10m or 2h; None = it is not asked.
-        stream: the id under which it keeps the stream; None = it does not, or has not answered yet.
+        keep: how long the gateway is asked to keep the stream: 90s, 10m or 2h; None = it is not asked.
+        stream: the id under which the gateway keeps the stream; None = it does not keep it, or has not answered yet.
         after: the number of the last record that the reader has; -1 = none.
-        over: whether nothing follows, or it was stopped.
+        over: whether no record follows, or the stream was stopped.
     """
 
     keep: str | None = None
@@ -27,10 +27,10 @@ class Position(msgspec.Struct):
 
     @classmethod
     def of(cls, keep: float | str | None) -> Self:
-        """The beginning of a stream that is to be kept so long: in seconds, or as in `keep`.
+        """The beginning of a stream that is to be kept for that time, in seconds or as in the field `keep`.
 
         Raises:
-            BadRequest: it is no such time.
+            BadRequest: it is not a time.
         """
         text = f"{keep:.0f}s" if isinstance(keep, float | int) else keep
         if not (text is None or _PERIOD.fullmatch(text)):
@@ -39,9 +39,9 @@ class Position(msgspec.Struct):
 
     @property
     def goes_on(self) -> bool:
-        """Whether another connection can go on from here."""
+        """Whether another connection can resume the stream from here."""
         return self.stream is not None and not self.over
 
     def begin(self, stream: str | None = None) -> None:
-        """A stream begins, which the gateway keeps under this id."""
+        """Reset it to the beginning of a stream, which the gateway keeps under this id."""
         self.stream, self.after, self.over = stream, -1, False

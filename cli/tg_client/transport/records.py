@@ -1,4 +1,4 @@
-"""Records <-> the gateway's bytes, with an error of the closed set for whatever does not fit."""
+"""Records <-> the gateway's bytes, with one of our errors for everything that is malformed."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -14,12 +14,12 @@ def bytes_of(record: object) -> bytes:
     """A record as bytes.
 
     Raises:
-        BadRequest: it holds what JSON cannot represent: half a surrogate pair, infinity, another type, a reference to
-            itself.
+        BadRequest: the record holds what JSON cannot represent: half a surrogate pair, infinity, another type, a
+            reference to itself.
     """
     try:
         data = encode(record)
-        # Such a number becomes null, which says that there is none.
+        # The encoder writes an infinite number or NaN as null, which would mean that there is none.
         if b"null" in data and not _is_finite(msgspec.to_builtins(record)):
             raise BadRequest("the request has a number that is infinite or NaN, which JSON cannot represent")
     except (TypeError, ValueError, RecursionError):
@@ -44,17 +44,17 @@ def record_of(kind: type[Resp], data: bytes) -> Resp:
 
 
 _PARTS = b'"parts":['
-"""Stands in no text: its quotes would be escaped."""
+"""Cannot occur inside a text, where its quotes would be escaped."""
 
 
 class _Whole(msgspec.Struct, frozen=True):
-    """The mark of a whole answer that has several records besides their sum."""
+    """The field of a whole answer that holds several records besides their sum."""
 
     parts: tuple[msgspec.Raw, ...] = ()
 
 
 def records_of(kind: type[Resp], data: bytes) -> Sequence[Resp]:
-    """Decode one record of a stream, or a whole answer, which may have several.
+    """Decode one record of a stream, or a whole answer, which may hold several records.
 
     Raises:
         ProtocolError: the data is not such a record.

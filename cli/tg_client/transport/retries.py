@@ -1,4 +1,4 @@
-"""Flow -> transport: when a call that has failed before its first record is asked again."""
+"""Flow -> transport: when a call that failed before its first record is repeated."""
 
 import asyncio
 import random
@@ -15,20 +15,20 @@ T = TypeVar("T")
 OnRetry = Callable[[TgError, float], None]
 
 MAX_RETRIES = 3
-"""Default of the retries after errors other than RateLimited: a lasting failure is reported within seconds."""
+"""Default number of retries after errors other than RateLimited: a lasting failure is reported within seconds."""
 SPREAD_SECONDS = 0.5
-"""A retry waits longer than `retry_after` by a random part of this, so that refused clients do not return all at once.
+"""Largest random delay that a retry adds to `retry_after`, so that refused clients do not all return at once.
 
-It doubles with each retry, `_MAX_DOUBLINGS` times at most.
+It doubles with each retry, at most `_MAX_DOUBLINGS` times.
 """
 _MAX_DOUBLINGS = 4
 
 
 class Retries(msgspec.Struct, frozen=True):
-    """How often a call is asked again.
+    """How often a call is repeated.
 
     Attributes:
-        most: retries of a call; None = after RateLimited until its timeout, and `MAX_RETRIES` after other errors.
+        most: retries of a call; None = after RateLimited until the call's timeout, after other errors `MAX_RETRIES`.
         tell: called before each wait with the error and the seconds.
     """
 
@@ -38,10 +38,10 @@ class Retries(msgspec.Struct, frozen=True):
     async def repeat(
         self, clock: Deadline, attempt: Callable[[], Awaitable[T]], over: Callable[[], bool] = lambda: False
     ) -> T:
-        """What an attempt returns. Once it is `over`, there is no other one.
+        """The result of the first attempt that succeeds. After a failure, an attempt that is `over` is not repeated.
 
         Raises:
-            TgError: that of the last attempt.
+            TgError: the error of the last attempt.
         """
         retries = counted = 0
         while True:

@@ -31,22 +31,22 @@ GREETING_TIMEOUT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 20.0
 """Seconds between pings; a gateway that answers none for half of that is considered dead."""
 _CANCEL_SECONDS = 1.0
-"""Time to wait until a cancel has left; it is written at once, and goes out behind what a slow network still holds.
+"""Timeout of sending a cancel. It is written at once, but a slow network may still have earlier frames to send.
 
-A request has the timeout of its answer: a large one may take long there.
+A request has no such limit: a large one may take long on a slow network, and its answer's timeout covers it.
 """
 
 
 MAX_BUFFERED_BYTES = 1024 * 1024
-"""Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
+"""Bytes of records buffered for a slow reader. Only the stream that exceeds it ends with SlowConsumer."""
 
 
 class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
     """Iterate to read. Buffered records are joined: a slow reader gets fewer and larger ones.
 
     Attributes:
-        over: whether the gateway will send nothing more.
-        position: what its reader has.
+        over: whether the gateway will send no more.
+        position: what the reader has received.
     """
 
     def __init__(self, kind: type[Resp], clock: Deadline, position: Position) -> None:
@@ -62,11 +62,11 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
         self._news = asyncio.Event()
 
     def put(self, data: bytes) -> None:
-        """The next record has come."""
+        """Add the next record, which has arrived."""
         self._size += len(data)
         # A single record is accepted at any size; the largest frame bounds it.
         if self._size > MAX_BUFFERED_BYTES and self._frames:
-            self.fail(SlowConsumer("the answer was not read as fast as it came"))
+            self.fail(SlowConsumer("the answer was not read as fast as it arrived"))
         elif self._error is None:
             self._frames.append(data)
             self._news.set()
@@ -184,14 +184,14 @@ class WebSocketTransport:
 
     def _take(self, frame: _Frame) -> None:
         stream = self._streams.get(frame.id or "")
-        # A stream that was left: what the gateway sent before it read the cancel still arrives.
+        # The stream was left: frames that the gateway sent before it read the cancel still arrive.
         if stream is None:
             return
         stream.over = frame.complete
         if frame.stream is not None:
             stream.position.stream = frame.stream
         if frame.error is not None and frame.offset is not None:
-            # Without a number, only this reader gets no more.
+            # An error that is no kept record concerns only this reader.
             stream.position.over = True
         if isinstance(frame.error, Error):
             stream.fail(TgError.of(frame.error))
@@ -206,7 +206,7 @@ class WebSocketTransport:
         await self._socket.send(bytes_of(frame))
 
     async def _cancel(self, name: str) -> bool:
-        """Whether the cancel has left."""
+        """Send a cancel. Returns whether it was sent."""
         with suppress(TgError, TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
                 await self._send({"id": name, "cancel": True})
@@ -228,7 +228,7 @@ async def open_socket(address: Address, token: str | None) -> AsyncIterator[WebS
     Raises:
         TgError: no gateway or WebSocket answers there, or the token is not valid.
     """
-    # Imported only for a socket: all other calls do without what it imports.
+    # Imported only for a socket: no other call needs aiohttp.
     from tg_client.transport.websocket_connection import open_websocket
 
     clock = Deadline(GREETING_TIMEOUT_SECONDS)
@@ -239,7 +239,7 @@ async def open_socket(address: Address, token: str | None) -> AsyncIterator[WebS
         socket = await clock.within(stack.enter_async_context(opening))
         door = WebSocketTransport(address, socket)
         await clock.within(door.greet(token))
-        # Start it only now: the greeting reads the socket itself, and two readers at a time are an error.
+        # Start it only now: the greeting reads the socket itself, and two concurrent readers are an error.
         reader = asyncio.create_task(door.read(), name="socket")
         try:
             yield door

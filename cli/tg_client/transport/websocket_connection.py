@@ -1,4 +1,4 @@
-"""WebSocketTransport, LmtpSocket -> aiohttp -> socket: the only import of aiohttp, which is slow: import it late."""
+"""WebSocketTransport, LmtpSocket -> aiohttp -> socket: only this file imports aiohttp; import it late, it is slow."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -31,7 +31,7 @@ _KINDS: tuple[tuple[type[Exception], Reason], ...] = (
     (aiohttp.ClientResponseError, NO_HTTP),
     (aiohttp.ClientError, BROKEN),
 )
-"""Subclasses come before their bases: the first match counts."""
+"""Subclasses come before their bases, because the first match counts."""
 
 
 class WebSocketConnection:
@@ -47,7 +47,7 @@ class WebSocketConnection:
             await self._socket.send_frame(text, aiohttp.WSMsgType.TEXT)
 
     async def receive(self) -> str | None:
-        """The text of the next frame; None = it has none, or the socket is closed. Raises TgError."""
+        """The text of the next frame; None = it is not a text frame, or the socket is closed. Raises TgError."""
         with _translated(self._base):
             data = (await self._socket.receive()).data
         return data if isinstance(data, str) else None
@@ -62,14 +62,14 @@ class WebSocketConnection:
 async def open_websocket(
     base: str, path: str, token: str | None, *, max_frame: int, heartbeat: float | None = None
 ) -> AsyncIterator[WebSocketConnection]:
-    """A WebSocket of the gateway at `base`, closed when the block is left.
+    """Open a WebSocket of the gateway at `base`; it is closed when the block is left.
 
     Args:
         base: the gateway's URL.
         path: where the socket is below it.
         token: the bearer token.
         max_frame: bytes of the largest frame from the gateway.
-        heartbeat: seconds between pings; a gateway that answers none for half of that is considered dead.
+        heartbeat: seconds between pings; a gateway that answers no ping for half of that time is considered dead.
 
     Raises:
         TgError: no WebSocket answers there, or it refuses.
@@ -97,7 +97,7 @@ async def open_websocket(
 
 
 async def _refuse_redirect(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """End the handshake at a redirect: aiohttp would follow it, and the greeting send the token elsewhere."""
+    """End the handshake at a redirect. aiohttp would follow it, and the greeting would send the token elsewhere."""
     response = await send(request)
     if 300 <= response.status < 400:
         response.close()
