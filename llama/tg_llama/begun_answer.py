@@ -1,4 +1,4 @@
-"""Text that was sent of an answer -> the tokens that the model goes on after."""
+"""The part of an answer that was already sent -> its tokens, after which the model continues."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,17 +8,17 @@ from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 
 MAX_WORD_TOKENS: Final = 32
-"""Tokens at the end of a text, among which the beginning of a word is looked for."""
+"""Most tokens at the end of a text that are searched for the beginning of its last word."""
 MAX_CUT_CHARACTERS: Final = 256 * 1024
-"""Characters that are cut at most to learn what stop strings would change. More are refused."""
+"""Most characters that are tokenized again to learn what stop strings would change. A request for more is refused."""
 
 
 def cut_begun(model: Model, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
-    """The tokens of the beginning of an answer: those that it was written in, if they were the usual ones.
+    """The tokens of the sent part of an answer, by the model's tokenizer. Most answers were generated in these tokens.
 
     Raises:
-        BadRequest: the model's tokens do not have exactly this text, or certainly more than `limit` tokens have it, or
-            it may end within one, of which the rest was held back as the beginning of a stop string.
+        BadRequest: the tokenizer does not give exactly this text, or certainly more than `limit` tokens; or the text
+            may end within a token whose rest was held back as the possible beginning of a stop string.
     """
     text = "".join(request.continuation)
     ids = _cut(model, text)[1] if len(text) <= limit * model.longest_piece else None
@@ -28,8 +28,8 @@ def cut_begun(model: Model, request: TextCompletionRequest, limit: int) -> tuple
 
 
 def _cut(model: Model, text: str) -> tuple[str, list[int] | None]:
-    """A text as its tokenizer wants it, and its tokens; None = they do not have exactly this text."""
-    # Some tokenizers add a space before a text, where the first token of the answer has its own.
+    """The text as the tokenizer wants it, and its tokens; None = the tokens do not give exactly this text."""
+    # Some tokenizers add a space before a text; the answer's first token has that space of its own.
     for begun in (text, text.removeprefix(" ")):
         ids = model.tokenize(begun, special=False)
         # Bytes that are not UTF-8 were sent as U+FFFD.
@@ -43,7 +43,7 @@ def _read(model: Model, ids: Sequence[int]) -> str:
 
 
 def _ends_token(model: Model, ids: list[int], sampling: Sampling | None) -> bool:
-    """Whether a text ends with a token, whatever of a stop string may have followed it."""
+    """Whether the text ends at the end of a token, whichever part of a stop string was held back after it."""
     stops = () if sampling is None or sampling.keep_stop else sampling.stop
     held = {stop[:end] for stop in stops for end in range(1, len(stop) + 1)}
     if not held:
@@ -55,10 +55,10 @@ def _ends_token(model: Model, ids: list[int], sampling: Sampling | None) -> bool
 
 
 def _find_word(model: Model, ids: Sequence[int]) -> int:
-    """The token that begins the last word: what follows changes none before it. 0 = all must be cut again."""
+    """The index of the token that begins the last word: later text changes no token before it. 0 = none was found."""
     for first in range(len(ids) - 1, max(len(ids) - MAX_WORD_TOKENS, 0), -1):
         seam = model.pieces[ids[first - 1]][-1:] + model.pieces[ids[first]][:1]
-        # Tokenizers cut there already, unless a token spans it.
+        # Every tokenizer splits before a word, unless a token spans the blank and the word.
         if seam.endswith(b" ") and not seam.isspace() and not any(seam in piece for piece in model.pieces):
             return first
     return 0

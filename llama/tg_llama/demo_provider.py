@@ -1,11 +1,11 @@
-"""TextCompletionRequest -> the demo model in NumPy, in this process: no compiler, no other model."""
+"""TextCompletionRequest -> the demo model in NumPy, in this process. It needs no compiler and no other model file."""
 
 import asyncio
 import os
 from typing import Self
 
-# NumPy reads it as it is loaded. The matrices are so small that a second thread only waits: while another process has
-# its core, a step takes ten times as long.
+# NumPy reads this while it is loaded. The matrices are so small that a second thread only waits. While another process
+# uses that thread's core, a step would take ten times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tg_schema.errors import BadRequest, Unavailable
@@ -33,9 +33,9 @@ from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 SLOTS = 16
-"""Answers side by side."""
+"""Concurrent answers."""
 STEP_TOKENS = 256
-"""Tokens of prompts in one step, which all answers wait for."""
+"""Prompt tokens in one step, whose end all answers wait for."""
 
 _FEATURES: frozenset[Feature] = frozenset(
     {"raw", "choice", "regex", "parallel_tool_calls", "allowed_tools", "count_tokens"}
@@ -43,7 +43,7 @@ _FEATURES: frozenset[Feature] = frozenset(
 
 
 class DemoOptions(SamplingOptions, frozen=True, kw_only=True):
-    """The options of the demo model; `path` is refused: it is the packaged model alone."""
+    """The options of the demo model. `path` is refused, because this provider has only the packaged model."""
 
 
 class Demo(InProcess[DemoOptions]):
@@ -69,7 +69,7 @@ class Demo(InProcess[DemoOptions]):
 
     @override
     async def _grammar(self, request: TextCompletionRequest) -> str | None:
-        """The model cannot spell: its calls, forced or free, keep to the tools and to words that it was told."""
+        """The model spells badly, so all its calls may use only the offered tools and words of the conversation."""
         told = msgspec.structs.replace(request, tools=let_copy(request.tools, request.turns))
         forced = await super()._grammar(told)
         template, tools = self._tokenizer.tools, offered_tools(told)
@@ -78,6 +78,6 @@ class Demo(InProcess[DemoOptions]):
         try:
             free = await asyncio.to_thread(free_grammar, template.form, tools)
             await asyncio.to_thread(self.engine.model.grammars.compile, free)
-        except BadRequest:  # a tool that no grammar can hold it to
+        except BadRequest:  # no grammar can enforce the schema of one of the tools
             return None
         return free

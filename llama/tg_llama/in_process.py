@@ -38,7 +38,7 @@ class SamplingOptions(ProviderOptions, frozen=True, kw_only=True):
 
     Attributes:
         path: the model's file.
-        temperature: the default, like `top_k` and `top_p`, for requests without one.
+        temperature: the default for requests without one; so are `top_k` and `top_p`.
     """
 
     path: str = ""
@@ -51,11 +51,11 @@ OwnOptions = TypeVar("OwnOptions", bound=SamplingOptions)
 
 
 class InProcess(LlmService[OwnOptions]):
-    """A provider whose model runs here.
+    """A provider whose model runs in this process.
 
     Attributes:
-        engine: evaluates the model; its `stats()` have totals and the present state.
-        max_counted_tokens: tokens up to which a prompt beyond the context is counted; more could hold up the other
+        engine: evaluates the model; its `stats()` have totals and the current state.
+        max_counted_tokens: tokens up to which a prompt beyond the context is counted. Counting more could delay other
             prompts for seconds.
     """
 
@@ -87,7 +87,7 @@ class InProcess(LlmService[OwnOptions]):
         return await self._submit(job, request.adapter), self._echo(request, job)
 
     async def _answers(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        """Several answers to one prompt, by one engine, which evaluates it once."""
+        """Several answers to one prompt, all by one engine, which evaluates the prompt once."""
         job = await self._job(request)
         lease = await self._lease(request.adapter)
         first, echo = self._generation(job, lease and lease.again()), self._echo(request, job)
@@ -211,5 +211,5 @@ class InProcess(LlmService[OwnOptions]):
 
 
 async def begun(generation: Generation, echo: str | None) -> tuple[Generation, str | None]:
-    """What has begun already; see `Begin`."""
+    """A generation that was already submitted; see `Begin`."""
     return generation, echo

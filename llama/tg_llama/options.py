@@ -1,4 +1,4 @@
-"""[models.NAME.options] of llama-cpp -> its provider: the file, and the concurrency of the engines."""
+"""[models.NAME.options] of llama-cpp -> its provider: the file, and the sizes of the engines."""
 
 import os
 from typing import Annotated
@@ -13,7 +13,7 @@ SMALL_MODEL_PARAMETERS = 64_000_000
 """Bytes of weights up to which one thread computes a step faster than several, which must synchronize."""
 
 MAX_DEFAULT_CONTEXT_TOKENS = 4096
-"""Default tokens per slot, or fewer if the model was trained with fewer; memory grows with it."""
+"""Largest default of tokens per slot; less if the model was trained with less. Memory grows with it."""
 
 
 class LlamaCppOptions(SamplingOptions, frozen=True, kw_only=True):
@@ -21,16 +21,16 @@ class LlamaCppOptions(SamplingOptions, frozen=True, kw_only=True):
 
     Attributes:
         path: "" for the packaged demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
-        slots: maximum number of concurrent streams.
+        slots: most concurrent streams.
         context: tokens of prompt and answer per slot; None = the model's training length, at most 4096.
         engines: contexts that share the streams, each with its own thread and memory; None = 2 for a model below 64 MB,
             else 1.
         threads: threads per engine that compute one step; None = 1 for a model below 64 MB, else one per CPU.
-        batch: maximum tokens evaluated in one step.
-        waiting: maximum number of requests waiting for a slot; more are refused as rate-limited.
-        adapters: files of LoRA adapters by their names, as `path`; each is loaded for its first request.
-        adapter_folder: where adapters may be loaded from at run time; "" = nobody may load one.
-        max_resident_adapters: adapters in memory at most.
+        batch: most tokens evaluated in one step.
+        waiting: most requests waiting for a slot; further ones are refused as rate-limited.
+        adapters: the files of LoRA adapters by name, each given as `path` is; each is loaded for its first request.
+        adapter_folder: the folder from which adapters may be loaded at run time; "" = nobody may load one.
+        max_resident_adapters: most adapters in memory.
     """
 
     slots: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16

@@ -25,7 +25,7 @@ from tg_schema.errors import BadRequest, ContextLengthExceeded, Internal, TooLar
 from tg_schema.features import Feature
 
 MAX_EMBEDDED_CHARACTERS = 2_000_000
-"""The most characters of all texts in a request to embed."""
+"""Most characters of all texts in a request to embed."""
 
 
 _FEATURES: frozenset[Feature] = frozenset(
@@ -50,7 +50,7 @@ _ENCODER_FEATURES: frozenset[Feature] = frozenset(
 """The features of a model that only gives vectors."""
 
 _ADAPTER_FEATURES: frozenset[Feature] = frozenset({"adapter", "load_adapter"})
-"""The further features of a model with LoRA adapters."""
+"""Additional features of a model with LoRA adapters."""
 
 
 def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool[Model], PromptTokenizer]:
@@ -60,7 +60,7 @@ def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool[
         raise Internal("a model's file was not fetched")
     try:
         tokenizer = PromptTokenizer(model)
-        # Report free slots to pickers before there is an adapter.
+        # If adapters may be loaded later, report adapter slots to pickers even before there is an adapter.
         takes = bool(options.adapters or options.adapter_folder)
         adapters = find_adapter_files(options.adapters) if takes else None
         return EnginePool(model, options.sizes(model.context_length, model.size), adapters), tokenizer
@@ -70,7 +70,7 @@ def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool[
 
 
 def rehearse_engines(options: LlamaCppOptions) -> None:
-    """Check, without weights, what `open_engines` needs. Raises: TgError; `option` has the option that is wrong."""
+    """Check, without weights, what `open_engines` needs. Raises: TgError; its `option` is the option that is wrong."""
     find_adapter_files(options.adapters, fetch=False)
     model = _model(options, ModelLoad(), weights=False)
     if model is not None:
@@ -79,7 +79,7 @@ def rehearse_engines(options: LlamaCppOptions) -> None:
 
 
 def _model(options: LlamaCppOptions, load: ModelLoad, *, weights: bool) -> Model | None:
-    """The model of `options`. Without weights None, if the file has not been downloaded yet but could be."""
+    """The model of `options`. Without weights: None if its file is not downloaded yet, but could be."""
     try:
         path = model_file(options.path, fetch=weights)
         return None if path is None else Model(path, weights=weights, load=load)
@@ -98,7 +98,7 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
         self, model: str, options: LlamaCppOptions, engine: EnginePool[Model], tokenizer: PromptTokenizer
     ) -> None:
         super().__init__(model, options, engine, tokenizer)
-        # Without a chat template for several turns, a model cannot distinguish earlier answers from the prompt.
+        # If a model's template has only one turn, the model cannot distinguish earlier answers from the prompt.
         if not tokenizer.knows_history:
             self.features -= {"history"}
         if tokenizer.tools is None:
@@ -134,13 +134,13 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
     @override
     async def open(cls, model: str, options: LlamaCppOptions) -> Self:
         load = ModelLoad()
-        # A daemon thread: a download may take hours, and a process that is told to end must not wait for it.
+        # Use a daemon thread: a download may take hours, and a process that is told to exit must not wait for it.
         opening = start_daemon_thread(lambda: open_engines(options, load), f"load {model}")
         try:
             engine, tokenizer = await asyncio.shield(opening)
         except asyncio.CancelledError:
             load.abort()
-            opening.add_done_callback(_close_late)  # the load may have finished: free its result
+            opening.add_done_callback(_close_late)  # the load may have finished anyway: free its result
             raise
         return cls(model, options, engine, tokenizer)
 
@@ -217,7 +217,7 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
         self.announce()
 
     def _check_embedded(self, request: TextCompletionRequest) -> None:
-        # A cheap bound, before a huge text is tokenized.
+        # A cheap check before a huge text is tokenized.
         longest = self.engine.context_length * self.engine.model.longest_piece
         if not request.truncate and max(map(len, request.texts)) > longest:
             raise ContextLengthExceeded.of_counts(None, self.engine.context_length, CUT_ADVICE)
@@ -231,13 +231,13 @@ class LlamaCpp(InProcess[LlamaCppOptions]):
 
 
 def _truncated(model: Model, ids: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The first tokens, plus the end token if the model's author wants one."""
+    """The first tokens, then the end token if the tokens had one."""
     if len(ids) <= most:
         return ids
     return (*ids[: most - 1], ids[-1]) if model.attributes(ids[-1]) & CONTROL_TOKEN else ids[:most]
 
 
 def _close_late(opening: asyncio.Future[tuple[EnginePool[Model], PromptTokenizer]]) -> None:
-    """Close what a cancelled opening has loaded."""
+    """Close the result of an opening that was cancelled too late."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[0].close()

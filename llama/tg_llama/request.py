@@ -22,11 +22,11 @@ MAX_STOPS = 16
 MAX_LOGPROBS = 20
 
 MAX_IDS = 200_000
-"""Token ids of one list, or as many as the model has; to look at more would hold up all other prompts."""
+"""Most token ids in one list, unless the vocabulary is larger. Checking more would delay all other prompts."""
 
 
 def check_sampling(sampling: Sampling, vocabulary: int) -> None:
-    """Check what the engine relies on.
+    """Check the values on which the engine relies.
 
     Args:
         sampling: the sampling of the request.
@@ -49,13 +49,13 @@ def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
     """Check that `ids` are tokens of the model.
 
     Args:
-        what: the holder of the ids, in words for the clients of every door, since doors name the field differently.
+        what: the name of the list for errors, in words that suit the clients of every door.
         ids: the ids of the tokens.
-        vocabulary: how many the model has.
+        vocabulary: the size of the model's vocabulary.
 
     Raises:
-        TooLarge: they are more than any context has.
-        BadRequest: one is no token.
+        TooLarge: there are more ids than any context has tokens.
+        BadRequest: one is not a token of the model.
     """
     if len(ids) > max(MAX_IDS, vocabulary):
         raise TooLarge(f"{what} may have {max(MAX_IDS, vocabulary)} ids")
@@ -64,7 +64,7 @@ def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
 
 
 def keep_end(tokens: tuple[int, ...], most: int | None, begin: int | None) -> tuple[int, ...]:
-    """The last `most` tokens of a prompt, which again begin with the model's begin token if the prompt did."""
+    """The last `most` tokens of a prompt. If the prompt begins with the model's begin token, so does the result."""
     if most is None or len(tokens) <= most:
         return tokens
     head = tokens[:1] if tokens[:1] == (begin,) else ()
@@ -84,10 +84,10 @@ def alternating_texts(turns: tuple[Message, ...]) -> list[str]:
 
 
 async def find_grammar(request: TextCompletionRequest, grammars: TokenGrammars, forced: str | None) -> str | None:
-    """The grammar of the request's answers, or `forced`, that of a call, compiled in `grammars`; None = any text.
+    """The grammar of the request's answers, or `forced`, a forced call's grammar; compiled. None = any text.
 
     Raises:
-        BadRequest: no grammar can hold an answer to it; the message says why.
+        BadRequest: no grammar can enforce the request's form; the message says why.
     """
     grammar = forced or await _form(request)
     sampling = request.sampling
@@ -121,14 +121,14 @@ _FREE = {None, "", "auto", "none"}
 
 
 def offered_tools(request: TextCompletionRequest) -> tuple[Tool, ...]:
-    """The tools for the prompt: those that the model may call."""
+    """The tools that the prompt shows, which are those that the model may call."""
     if request.tool_choice == "none":
         return ()
     return tuple([tool for tool in request.tools if not request.allowed_tools or tool.name in request.allowed_tools])
 
 
 def needs_tools(request: TextCompletionRequest) -> bool:
-    """Whether the prompt has tools, calls or results in it."""
+    """Whether the prompt contains tools, calls or results."""
     return bool(offered_tools(request)) or any(turn.tool_calls or turn.role == "tool" for turn in request.messages)
 
 
@@ -138,7 +138,7 @@ def find_call_grammar(
     """The grammar of a forced call; None if the model is free to answer with text. `marks`: as for `tool_grammar`.
 
     Raises:
-        BadRequest: the call cannot be forced, or the request wants a form of the answer beside tools.
+        BadRequest: the call cannot be forced, or the request combines tools with a form of the answer.
     """
     tools = offered_tools(request)
     formed = request.schema is not None or request.response_format == "json" or request.regex is not None
@@ -156,15 +156,15 @@ def find_call_grammar(
 async def read_calls(
     answer: AsyncGenerator[LlmChunk, None], template: ToolTemplate, request: TextCompletionRequest, begun: str = ""
 ) -> AsyncGenerator[LlmChunk, None]:
-    """The chunks of one answer, with its calls as deltas; it ends with its first call if only one is allowed.
+    """The chunks of one answer, with its calls as deltas. If only one call is allowed, the answer ends after it.
 
-    An answer with calls ends with "tool_calls", unless it was cut off. `begun` is the text of it that was sent already.
+    An answer with calls ends with "tool_calls", unless it was cut off. `begun` is the part of it that was already sent.
     """
     tools = {tool.name: tool.parameters for tool in offered_tools(request)}
     parser = ToolCallParser(template.form, tools, lambda: f"call_{uuid4().hex}")
     if begun:
         parser.feed(begun)
-    # If the template renders only one call, several calls would be refused together with their results.
+    # If the template can render only one call, a request with several calls and their results would be refused later.
     single = request.parallel_tool_calls is False or not template.several
     async with aclosing(answer):
         async for chunk in answer:

@@ -1,7 +1,7 @@
 """A conversation -> its text by the model's own chat template, as pieces of the template's and of the request's text.
 
-A template is a program from an untrusted file. It runs in a sandbox and within a time limit. The texts of a
-conversation without tools never pass through it: it renders marks, which are replaced afterwards.
+A template is a program from an untrusted file. It runs in a sandbox and within a time limit. Without tools, the
+conversation's texts never pass through the template: it renders placeholders, which are replaced afterwards.
 """
 
 import re
@@ -26,7 +26,7 @@ from tg_schema.features import describe_missing
 _CONTINUED = "{{ messages[0].content }}"
 """The template of a model that has none and simply continues the text."""
 _EDGE = "\u2003"
-"""White space that no template writes, around each mark: if it is missing, the template trims the text."""
+"""White space that no template writes, on both sides of a placeholder. If it is missing, the template trims texts."""
 _MARK = re.compile(f"({_EDGE}?)\ue000([0-9]+)\ue001({_EDGE}?)")
 _SYSTEM, _QUESTION, _ANSWER = "probe system", "probe question", "probe answer"
 _TURNS = (_QUESTION, _ANSWER, _QUESTION, _ANSWER, _QUESTION)
@@ -37,11 +37,11 @@ _REFUSED = (
 
 
 class ChatTemplate:
-    """One model's template; samples are rendered when the model is loaded, to see what it knows.
+    """One model's template. When the model is loaded, samples are rendered to see what the template supports.
 
     Args:
         source: the template's text; None = the model has none and continues the text.
-        names: what the template knows besides the conversation, such as `bos_token`.
+        names: the variables of the template besides the conversation, such as `bos_token`.
         guard: the guard of the model's control tokens.
         seconds: time limit of the samples.
 
@@ -74,16 +74,16 @@ class ChatTemplate:
         if _QUESTION not in template.render(_make_turns([_QUESTION])):
             raise TemplateFailed
         with_system = template.try_render(_add_system(_make_turns([_QUESTION]), _SYSTEM, known=True))
-        # A template without a system role may ignore the text, or refuse it.
+        # A template without a system role may ignore the system text, or fail.
         self._knows_system = _SYSTEM in with_system and _QUESTION in with_system
         conversation = template.try_render(_make_turns(_TURNS))
         self.knows_history = tuple(re.findall(f"{_QUESTION}|{_ANSWER}", conversation)) == _TURNS
         self.tools: ToolTemplate | None = examine_tools(template)
 
     def render(self, system: str, texts: Sequence[str]) -> Iterator[str | Plain]:
-        """The pieces of a conversation of alternating texts, the first and the last the user's, up to the answer.
+        """The pieces of a conversation up to the answer. Its texts alternate; the first and the last are the user's.
 
-        Where the template knows no system role, the system's text stands before the user's first one.
+        If the template has no system role, the system text is put before the user's first text.
 
         Raises:
             BadRequest: the template cannot express it.
@@ -94,7 +94,7 @@ class ChatTemplate:
             messages = _add_system(messages, marks[0], known=self._knows_system)
         rendered = self._render(messages)
         expected = map(str, range(0 if system else 1, len(marks)))
-        # Longer conversations than the samples may lose the system's text or the first turns.
+        # In conversations longer than the samples, a template may drop the system text or the first turns.
         if sorted(found[2] for found in _MARK.finditer(rendered)) != sorted(expected):
             raise BadRequest(_REFUSED)
         return _fill(rendered, [system, *texts])
@@ -102,7 +102,7 @@ class ChatTemplate:
     def render_tools(self, system: str, turns: Sequence[Message], tools: Sequence[Tool]) -> Iterator[str | Plain]:
         """The pieces of a conversation with tools, calls or results, up to the answer.
 
-        Parts of a turn that the template leaves out, such as text beside calls, do not reach the model.
+        The model does not see parts of a turn that the template leaves out, such as text beside calls.
 
         Raises:
             BadRequest: the template cannot express it, or the arguments of a call are no JSON object.
@@ -125,7 +125,7 @@ class ChatTemplate:
             raise BadRequest(_REFUSED) from None
 
     def _number(self, how: ToolTemplate, turns: Sequence[Message], called: Mapping[str, str]) -> dict[str, str]:
-        """The ids of calls as the template takes them."""
+        """Each call's id -> the id in the form that the template wants."""
         names = dict(called)
         for turn in turns:
             if turn.role == "tool":
@@ -152,7 +152,7 @@ def _make_turns(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _add_system(messages: list[dict[str, Any]], system: str, *, known: bool) -> list[dict[str, Any]]:
-    """The messages with a system's text, which, if that role is not known, stands before the user's first text."""
+    """The messages with a system text. If the template has no system role, it is put before the user's first text."""
     if known:
         return [{"role": "system", "content": system}, *messages]
     first = next((at for at, message in enumerate(messages) if message["role"] == "user"), None)
@@ -163,7 +163,7 @@ def _add_system(messages: list[dict[str, Any]], system: str, *, known: bool) -> 
 
 
 def _fill(rendered: str, texts: Sequence[str]) -> Iterator[str | Plain]:
-    """A rendered text with the request's texts in place of their marks."""
+    """A rendered text with the request's texts in place of the placeholders."""
     at = 0
     for found in _MARK.finditer(rendered):
         yield rendered[at : found.start()]

@@ -1,4 +1,4 @@
-"""Texts of a request -> the same with marks in place of control tokens' names, on their way through a chat template."""
+"""Texts of a request -> the same with placeholders for control tokens' names, on their way through a chat template."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -22,14 +22,14 @@ class NameGuard:
     """
 
     def __init__(self, names: Collection[str]) -> None:
-        # Replace the marks' own characters too, or a request could write a mark.
+        # Replace the placeholders' own characters too, or a request could write a placeholder.
         self._names = [_OPEN, *sorted(filter(None, names), key=len, reverse=True)]
         self._firsts = {name[0] for name in self._names}
 
     def hide(self, value: Any) -> Any:
-        """`value`, JSON as Python has it, with marks in all of its texts and keys."""
+        """`value`, a JSON value as Python has it, with placeholders in all of its texts and keys."""
         if isinstance(value, str):
-            # One by one, each in linear time: a pattern of all names would try each of them at every `<` of a text.
+            # Replace name by name, in linear time. One pattern of all names would try each of them at every `<`.
             for number, name in enumerate(self._names if any(map(value.__contains__, self._firsts)) else ()):
                 value = value.replace(name, f"{_OPEN}{number}{_CLOSE}")
             return value
@@ -38,7 +38,7 @@ class NameGuard:
         return [self.hide(inner) for inner in value] if isinstance(value, list | tuple) else value
 
     def reveal(self, text: str) -> Iterator[str | Plain]:
-        """A rendered text: the template's and the request's pieces, and, `Plain`, the names that a request has."""
+        """The pieces of a rendered text. Names of control tokens that come from the request are `Plain`."""
         at = 0
         for found in _MARK.finditer(text):
             if found.start() > at:

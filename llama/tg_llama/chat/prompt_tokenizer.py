@@ -14,7 +14,7 @@ _UNKNOWN, _STRIP_LEFT, _STRIP_RIGHT = 1, 128, 256
 
 
 class PromptTokenizer:
-    """Tokenizes the control tokens of a template's text, and the text between them.
+    """Tokenizes a rendered template: its control tokens, and the text between them.
 
     Between two control tokens, the template's and the request's text are tokenized as one text, as in training. The
     name of a control token in a request stays ordinary text.
@@ -51,7 +51,7 @@ class PromptTokenizer:
         return self._join(self._template.render(system, texts))
 
     def pieces_with_marks(self) -> Sequence[bytes]:
-        """The bytes of each of the model's tokens, including the control tokens that mark tool calls."""
+        """The bytes of each of the model's tokens; control tokens that mark tool calls have their names."""
         pieces = list(self._model.pieces)
         for mark, token in self.find_marks().items():
             pieces[token] = mark.encode()
@@ -73,7 +73,7 @@ class PromptTokenizer:
         return self._join(pieces)
 
     def raw_tokens(self, text: str, limit: int) -> tuple[int, ...]:
-        """The tokens of a text that is the whole prompt; the names of control tokens in it are these tokens.
+        """The tokens of a text that is the whole prompt; names of control tokens in it become these tokens.
 
         The model's begin token comes first, unless the text begins with its name. Raises: ContextLengthExceeded, as
         `tokens`.
@@ -84,7 +84,7 @@ class PromptTokenizer:
         return tuple(tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens])
 
     def _check_size(self, size: int, limit: int) -> None:
-        # A cheap bound, before a huge text is tokenized: no token stands for more bytes than the longest piece.
+        # A cheap check before a huge text is tokenized: no token stands for more bytes than the longest one.
         if size > limit * self._model.longest_piece:
             raise ContextLengthExceeded.of_counts(None, limit)
 

@@ -1,7 +1,7 @@
-"""A GGUF's chat template -> text: Jinja as models have it, in a sandbox and within a time limit.
+"""A GGUF's chat template -> text: Jinja with the extensions that models use, in a sandbox and within a time limit.
 
-A template is a program from an untrusted file: it reaches nothing, makes no large values from small ones, and is
-interrupted if it does not come to an end.
+A template is a program from an untrusted file. It can reach nothing outside the sandbox or make large values from
+small ones, and it is interrupted if it does not end.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ class TemplateFailed(Exception):
 
 
 class TemplateEndless(Exception):
-    """The template did not come to an end within its time."""
+    """The template did not end within its time limit."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -50,7 +50,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Interrupted(BaseException):
-    """The template takes too long; nothing in Jinja catches this exception."""
+    """The template takes too long. It is a BaseException, so that nothing in Jinja catches it."""
 
 
 _FAILURES = (
@@ -68,15 +68,15 @@ class SandboxedTemplate:
         names: further variables, such as `bos_token`.
 
     Raises:
-        TemplateFailed: it is no Jinja.
+        TemplateFailed: the source is not valid Jinja.
     """
 
     def __init__(self, source: str, names: dict[str, str]) -> None:
-        # The settings of Hugging Face's library, for which these templates are written.
+        # These templates are written for the settings of Hugging Face's library.
         environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda form: time.strftime(form, datetime.now().astimezone().timetuple())
-        # Jinja's own writes HTML escapes, which no model was trained with.
+        # Jinja's own filter writes HTML escapes, which no model was trained with.
         environment.filters["tojson"] = lambda value, indent=None, **_: json.dumps(
             value, ensure_ascii=False, indent=indent
         )
@@ -111,7 +111,7 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     """The result of `work`, which renders templates, in a thread of its own.
 
     Raises:
-        TemplateEndless: it took longer, and was interrupted.
+        TemplateEndless: it took longer than `seconds`, and was interrupted.
         Exception: what `work` raised.
     """
     running = _Work(work)

@@ -1,4 +1,4 @@
-"""A model's own chat template -> the format in which the model writes its calls, detected by rendering samples."""
+"""A model's own chat template -> the format in which the model writes tool calls, detected by rendering samples."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,7 @@ class ToolTemplate:
 
 
 def examine_tools(template: SandboxedTemplate) -> ToolTemplate | None:
-    """What samples show of `template`; None if it does not name tools, or writes calls in no known format."""
+    """What rendered samples show of `template`; None if it renders no tools, or writes calls in an unknown format."""
     try:
         probe = _Probe(template)
     except TemplateFailed:
@@ -46,7 +46,7 @@ def examine_tools(template: SandboxedTemplate) -> ToolTemplate | None:
 
 
 def write_tool(tool: Tool) -> dict[str, Any]:
-    """A tool as templates take it."""
+    """A tool in the form that templates take."""
     # Fill in description and properties: templates concatenate the one and iterate over the other.
     parameters = {"type": "object", "properties": {}} | tool.parameters
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
@@ -54,7 +54,7 @@ def write_tool(tool: Tool) -> dict[str, Any]:
 
 
 def write_call(number: str, name: str, arguments: dict[str, Any], *, objects: bool) -> dict[str, Any]:
-    """A call as templates take it, with its arguments as an object or as JSON text."""
+    """A call in the form that templates take, with its arguments as an object or as JSON text."""
     value: Any = arguments if objects else msgspec.json.encode(arguments).decode()
     return {"id": number, "type": "function", "function": {"name": name, "arguments": value}}
 
@@ -74,7 +74,7 @@ class _Probe:
         self._header = _after_question(asked)
 
     def renders_result(self, form: ToolFormat, calls: int, *, objects: bool) -> bool:
-        """Whether a parser of `form` finds all calls in the rendered text, and the text has the result."""
+        """Whether the rendered text has the result, and a parser of `form` finds all calls in it."""
         ids = [form.call_id(number, _TOOL) for number in range(calls)]
         made = [write_call(id_, _TOOL, {_KEY: _VALUE}, objects=objects) for id_ in ids]
         result = {"role": "tool", "content": _RESULT, "tool_call_id": ids[0], "name": _TOOL}

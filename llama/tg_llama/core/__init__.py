@@ -1,4 +1,4 @@
-"""What the parts of an engine share: the form of a model, and how it samples."""
+"""What the parts of an engine share: the interface of a model, and its sampler's settings."""
 
 from tg_llama.core.interface import (
     CONTROL_TOKEN,

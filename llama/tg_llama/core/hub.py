@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 
 log = structlog.get_logger()
-# The library's own handler would write each of its lines a second time, and not in the form of this log.
+# The library's own handler would write each of its lines a second time, in another format than this log's.
 logging.getLogger("huggingface_hub").handlers.clear()
 
 
@@ -31,7 +31,7 @@ def hub_file(repository: str, file: str, cache: Path | None, *, fetch: bool) -> 
         ProviderAuth: the hub requires a token.
         Unavailable: the hub cannot be reached, or the file cannot be stored.
     """
-    try:  # `hf_hub_download(local_files_only=True)` would still call the hub, to say which program it is
+    try:  # `hf_hub_download(local_files_only=True)` would still call the hub, to tell which program runs
         cached = try_to_load_from_cache(repository, file, cache_dir=cache)
     except HFValidationError as error:
         raise BadRequest(f"{repository} is not a name that the Hugging Face hub allows") from error

@@ -1,4 +1,4 @@
-"""Engine -> model: what it needs of one; llama.cpp's and the demo model have it, each in its own way."""
+"""The interface of a model for the engine, implemented for llama.cpp and for the demo model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 State = Any
 """A copy of a sequence's memory."""
 OwnPooling = Pooling | Literal["cls"]
-"""The pooling that a request may choose, or the vector of the first token, as some models' authors chose."""
+"""The pooling that a request may choose; or "cls", the vector of the first token, which some models use."""
 
 
 class EngineSizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Sampler(Protocol):
         """
 
     def accept(self, token: int) -> None:
-        """Take a token for chosen. Raises: BadRequest, if it does not fit the grammar."""
+        """Tell the sampler that a token was chosen. Raises: BadRequest, if it does not fit the grammar."""
 
     def close(self) -> None:
         """Free the memory; the sampler must not be used afterwards."""
@@ -78,7 +78,7 @@ class Context(Protocol):
     """The memory of several sequences, numbered 0 to n - 1. Every method belongs to the engine's thread.
 
     Attributes:
-        outputs: rows of a step that may give logits.
+        outputs: the most rows of a step that can give logits.
     """
 
     outputs: int
@@ -91,19 +91,19 @@ class Context(Protocol):
         """
 
     def use(self, adapter: Any) -> None:
-        """Evaluate with an adapter of the same model from here on; None = the base model."""
+        """Evaluate with an adapter of the same model from now on; None = the base model."""
 
     def logits(self, row: int) -> Floats:
-        """The logits of batch row `row`, valid until the next `decode`; changes are seen by samplers."""
+        """The logits of batch row `row`, valid until the next `decode`. Samplers see changes of the array."""
 
     def keep(self, sequence: int, tokens: int) -> int:
-        """Forget a sequence from token `tokens` on; returns how many it still has, `tokens` or 0."""
+        """Forget a sequence from token `tokens` on. Returns how many tokens remain: `tokens`, or 0."""
 
     def copy(self, source: int, target: int) -> None:
         """Copy sequence `source` to sequence `target`."""
 
     def save(self, sequence: int) -> State:
-        """A copy of a sequence's memory, for any context of the same model."""
+        """A copy of a sequence's memory, which any context of the same model can restore."""
 
     def restore(self, sequence: int, state: State) -> bool:
         """Replace the memory of a sequence; False if that failed, and the sequence is empty."""
@@ -143,11 +143,11 @@ class VectorContext(Protocol):
 
 
 class Model(Protocol):
-    """A loaded model: its vocabulary, its chat template, and what evaluates it. Any thread may call it, but `close`.
+    """A loaded model: its vocabulary, its chat template, and its evaluation. Any thread may call all but `close`.
 
     Attributes:
         context_length: tokens of context that the model was trained with.
-        writes: whether it writes text; otherwise it is an encoder, which only gives vectors.
+        writes: whether it generates text; otherwise it is an encoder, which only gives vectors.
         dimensions: numbers in the vector of a token.
         vocabulary: the number of its tokens.
         end_tokens: the tokens that end an answer.

@@ -1,4 +1,4 @@
-"""Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
+"""Biases of token ids -> arrays, so that a mask of a whole vocabulary costs the engine's thread no milliseconds."""
 
 import struct
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from tg_base.runtime import Steps
 from tg_schema.errors import BadRequest
 
 SLICE_BYTES: Final = 64 * 1024
-"""Bytes of a packed mask that are read within one turn of the event loop: half a millisecond."""
+"""Bytes of a packed mask that are decoded within one turn of the event loop, which takes half a millisecond."""
 MAX_BIAS: Final = 100
 MAX_ID: Final = 2**21
-"""Stands for all higher ids: no vocabulary has it. The largest have 10**6 tokens."""
+"""Replaces all higher ids, which no vocabulary has: the largest have 10**6 tokens."""
 FLOAT_BYTES: Final = 4
 """Size of one number in a mask of floats."""
 _Tokens = np.ndarray[Any, Any]
@@ -24,15 +24,15 @@ _ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
 
 
 class LogitBias:
-    """Numbers that are added to the logits of some tokens.
+    """Numbers to add to the logits of some tokens.
 
     Args:
         tokens: their ids, each once.
         bias: what is added to each.
-        size: tokens of the vocabulary that this is made for; None = any that has these tokens.
+        size: the size of the vocabulary that this is made for; None = any vocabulary that has these tokens.
 
     Attributes:
-        rows: both together, in the form of `llama_logit_bias` in llama.h.
+        rows: tokens and biases in one array, in the form of `llama_logit_bias` in llama.h.
     """
 
     def __init__(self, tokens: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], size: int | None = None) -> None:
@@ -58,11 +58,11 @@ class LogitBias:
         """The biases of `Sampling.packed_bias`.
 
         Args:
-            text: to be read.
-            size: as that of `read_numbers`.
+            text: the packed biases.
+            size: as for `read_numbers`.
 
         Raises:
-            BadRequest: it is no such text, or has a bias out of range.
+            BadRequest: the text is malformed, or has a bias out of range.
         """
         tokens, bias = yield from read_numbers(text, size)
         _check_range(bias)
@@ -74,10 +74,10 @@ class LogitBias:
 
     @classmethod
     def unpack_floats(cls, text: str) -> Steps["LogitBias"]:
-        """The biases of `Sampling.packed_floats`; `check` compares their number with that of the tokens.
+        """The biases of `Sampling.packed_floats`. `check` compares their number with the vocabulary's size later.
 
         Raises:
-            BadRequest: this is no Base64 of 32-bit floats, or a bias is out of range.
+            BadRequest: the text is not Base64 of 32-bit floats, or a bias is out of range.
         """
         try:
             data = msgspec.convert(text, bytes)
@@ -92,13 +92,13 @@ class LogitBias:
         some = bias != 0
         if np.count_nonzero(some) == len(bias):
             return cls(np.arange(len(bias), dtype=np.int32), bias, len(bias))
-        # Most masks leave half of the vocabulary alone. At least one row stays: the functions below need one.
+        # Most masks change only half of the vocabulary. Keep at least one row, since `check` needs one.
         tokens = np.flatnonzero(some)
         tokens = tokens if tokens.size else np.zeros(1, dtype=np.int32)
         return cls(tokens, bias[tokens], len(bias))
 
     def check(self, vocabulary: int) -> None:
-        """Check that these are tokens of the model; a mask of floats must have them all. Raises: BadRequest."""
+        """Check that the model has these tokens; a mask of floats must cover them all. Raises: BadRequest."""
         if self._size not in {None, vocabulary}:
             raise BadRequest(
                 f"sampling.logit_bias: the mask has {self._size} numbers, and this model {vocabulary} tokens; send one "
@@ -109,19 +109,19 @@ class LogitBias:
             raise BadRequest(f"sampling.logit_bias: this model's token ids are 0 to {vocabulary - 1}")
 
     def add_to(self, logits: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Change the logits of a whole vocabulary."""
+        """Add the biases to the logits of a whole vocabulary."""
         logits[self.rows["token"]] += self.rows["bias"]
 
 
 def read_numbers(text: str, size: int = SLICE_BYTES) -> Steps[_Pairs]:
-    """Ids and biases of "id,bias,id,bias,...", each number as it is in JSON; ids of more than 64 bits are none.
+    """Ids and biases of "id,bias,id,bias,...", each a JSON number. Raises BadRequest for ids of more than 64 bits.
 
     Args:
-        text: to be read.
-        size: bytes of it that are read in one step.
+        text: the packed biases.
+        size: bytes that are decoded in one step.
 
     Raises:
-        BadRequest: it is no such text.
+        BadRequest: the text is malformed.
     """
     found: list[_Pairs] = []
     start = 0
@@ -135,9 +135,9 @@ def read_numbers(text: str, size: int = SLICE_BYTES) -> Steps[_Pairs]:
 
 
 def _find_comma(text: str, start: int, size: int) -> int:
-    """The position after some entries."""
+    """The end of a part of about `size` bytes that has whole entries."""
     comma = text.find(",", start + size)
-    # An id and its bias stay together: within a part, the commas are odd.
+    # Keep an id together with its bias: a part with whole entries has an odd number of commas.
     if comma >= 0 and not text.count(",", start, comma) % 2:
         comma = text.find(",", comma + 1)
     return len(text) if comma < 0 else comma
@@ -158,15 +158,15 @@ def _read_slice(text: str) -> _Pairs:
 
 
 def _check_range(bias: np.ndarray[Any, Any]) -> None:
-    # With a NaN, both are NaN, and no comparison holds.
+    # If there is a NaN, minimum and maximum are NaN, and every comparison with NaN is false.
     if not -MAX_BIAS <= bias.min() <= bias.max() <= MAX_BIAS:
         raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
 
 
 def _keep_last(tokens: _Tokens, bias: np.ndarray[Any, Any]) -> tuple[_Tokens, np.ndarray[Any, Any]]:
     """Keep the last bias of a token that comes twice, as a mapping would."""
-    # By a table of all ids, which is much faster than sorting them. NumPy keeps the last value of a place that is
-    # assigned twice. The last place of the table is that of -1.
+    # Use a table of all ids, which is much faster than sorting. If an index is assigned twice, NumPy keeps the last
+    # value. The last entry of the table is for the id -1.
     entries = np.full(max(int(tokens.max()), 0) + 2, -1, dtype=np.int32)
     entries[tokens] = np.arange(len(tokens), dtype=np.int32)
     last = entries[entries >= 0]
@@ -185,7 +185,7 @@ def logprobs(
     logits = row.astype(np.float64)
     if bias is not None:
         bias.add_to(logits)
-    # Subtracted first, so that no exponential overflows.
+    # Subtract the highest logit first, so that no exponential overflows.
     highest = logits.max()
     logits -= highest + np.log(np.exp(logits - highest).sum())
     if not alternatives:

@@ -1,4 +1,4 @@
-"""Request and options -> SamplerSettings, with every default filled in and every value checked."""
+"""Request and options -> SamplerSettings: all defaults filled in, all values checked."""
 
 import math
 import secrets
@@ -15,9 +15,9 @@ MAX_SEED = 0xFFFFFFFF
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):
-    """Without effect are `top_k` 0, `top_p` and `typical_p` 1, `min_p` 0, `repetition_penalty` 1, and penalties of 0.
+    """Values without an effect: `top_k` 0, `top_p` and `typical_p` 1, `min_p` 0, `repetition_penalty` 1, penalties 0.
 
-    With a `temperature` of 0 the most likely token is always chosen.
+    If `temperature` is 0, the most likely token is always chosen.
     """
 
     temperature: float
@@ -37,12 +37,12 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         return self.temperature == 0 or self.top_p == 0 or self.top_k == 1
 
     def numbered(self, index: int) -> "SamplerSettings":
-        """The settings of one of several answers: each has a seed of its own, that of the first plus its number."""
+        """The settings of one of several answers. Its seed is the first answer's seed plus `index`."""
         return msgspec.structs.replace(self, seed=(self.seed + index) % MAX_SEED)
 
     @classmethod
     def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> Steps["SamplerSettings"]:
-        """The values of `sampling`, or else the given ones; without a seed, a random one.
+        """The values of `sampling`, or else the given defaults; without a seed, a random one.
 
         Raises:
             BadRequest: a value is out of range; the message names it.

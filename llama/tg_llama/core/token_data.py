@@ -1,4 +1,4 @@
-"""Token of a model -> what a record tells of it."""
+"""Token of a model -> its data in a record."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The demo model in NumPy: file -> vocabulary, weights and what samples their logits."""
+"""The demo model in NumPy: its file, vocabulary, weights and sampler."""
 
 from tg_llama.demo.demo_model import DemoModel
 

@@ -1,4 +1,4 @@
-"""Engine -> demo model: rows of a step -> logits, with a memory of what each sequence has read."""
+"""Engine -> demo model: rows of a step -> logits, with the memory of each sequence."""
 
 from collections import Counter
 from itertools import groupby
@@ -10,20 +10,20 @@ from tg_llama.demo.demo_layers import DemoLayers
 
 
 class DemoContext:
-    """See `core.Context`. The streams whose sequences are neighbours are evaluated together."""
+    """See `core.Context`. Streams in consecutive sequences are evaluated together."""
 
     def __init__(self, layers: DemoLayers, sequences: int) -> None:
         self.outputs = sequences
         self._layers = layers
         self._memory = layers.make_memory(sequences)
-        # What lies behind is never read, and takes no memory before it is written: most answers end early.
+        # Memory beyond a sequence's length is never read, and takes no space until it is written.
         self._lengths = [0] * sequences
         self._logits: dict[int, Floats] = {}
 
     def decode(self, tokens: list[int], positions: list[int], sequences: list[int], outputs: list[int]) -> int:
-        """See `core.Context`. A sequence's last row alone has logits."""
+        """See `core.Context`. Only a sequence's last row has logits."""
         self._logits, row = {}, 0
-        # Rows with one sequence follow one another, and sequences ascend.
+        # Rows of one sequence are consecutive, and sequences ascend.
         counted = enumerate(Counter(sequences).items())
         for (_, length), group in groupby(counted, lambda each: (each[1][0] - each[0], each[1][1])):
             slots = [slot for _, (slot, _) in group]
@@ -44,7 +44,7 @@ class DemoContext:
         """See `core.Context`: there are no adapters."""
 
     def keep(self, sequence: int, tokens: int) -> int:
-        """See `core.Context`: each prompt is read anew."""
+        """See `core.Context`: no prefix is kept, so each prompt is evaluated from its start."""
         return 0
 
     def copy(self, source: int, target: int) -> None:
@@ -62,4 +62,4 @@ class DemoContext:
         return True
 
     def close(self) -> None:
-        """See `core.Context`: the memory is Python's."""
+        """See `core.Context`: Python frees the memory."""

@@ -11,7 +11,7 @@ Tokens = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _Layer(NamedTuple):
-    """The weights of one layer; those of its norms are part of the matrices behind them."""
+    """The weights of one layer. The weights of its norms are multiplied into the matrices that follow them."""
 
     attention: Floats
     output: Floats
@@ -33,7 +33,7 @@ class _Shape:
 
 
 class DemoLayers:
-    """The weights. Several threads may evaluate them, each with a memory of its own."""
+    """The weights. Several threads may evaluate them, each with its own memory."""
 
     def __init__(self, file: GgufFile) -> None:
         shape = self._shape = _Shape(file)
@@ -41,30 +41,30 @@ class DemoLayers:
         self._logits = _columns(self._embedding * file.weights["output_norm.weight"])
         self._layers = [_layer(file, f"blk.{number}", shape) for number in range(shape.layers)]
         turns = np.outer(np.arange(shape.context), shape.base ** (-np.arange(0, shape.head, 2) / shape.head))
-        # Neighbouring numbers of a head are one complex number, which its place turns.
+        # Two neighbouring numbers of a head form one complex number, which is rotated by its token's position.
         self._turns = np.exp(1j * turns).astype(np.complex64)[:, None]
 
     def make_memory(self, slots: int) -> Floats:
         """Keys and values of as many sequences as `slots`, each of the whole context.
 
-        What no sequence has reached takes no memory: the first places of all are neighbours.
+        The same positions of all sequences lie together, so positions that none has reached take no memory.
         """
         shape = self._shape
         memory = np.zeros((2, shape.layers, shape.context, slots, shape.shared, shape.head), np.float32)
         return memory.transpose(0, 1, 3, 4, 2, 5)
 
     def evaluate(self, tokens: Tokens, starts: Tokens, memory: Floats, slot: int) -> Floats:
-        """The logits of what follows the last of some tokens.
+        """The logits after the last token of each row.
 
         Args:
-            tokens: a row for each slot, from the slot `slot` on.
-            starts: the place of the first token of each row, after what the slot has evaluated before.
+            tokens: a row for each slot, beginning with slot `slot`.
+            starts: the position of each row's first token, after the tokens that the slot has evaluated before.
             memory: from `make_memory`.
-            slot: the first one.
+            slot: the first slot.
         """
         places = starts[:, None] + np.arange(tokens.shape[1])
         hidden = self._embedding[tokens]
-        with np.errstate(over="ignore"):  # of the exponential in a gate that is closed
+        with np.errstate(over="ignore"):  # the exponential in a closed gate overflows
             for number, layer in enumerate(self._layers):
                 mixed = self._normal(hidden) @ layer.attention
                 hidden = hidden + self._attend(memory[:, number], mixed, places, slot) @ layer.output
@@ -80,7 +80,7 @@ class DemoLayers:
         return normal
 
     def _attend(self, memory: Floats, mixed: Floats, places: Tokens, slot: int) -> Floats:
-        """What each token takes from itself and those before it."""
+        """The attention of each token to itself and to the tokens before it."""
         shape, (rows, length) = self._shape, places.shape
         heads = mixed.reshape(rows, length, -1, shape.head)
         turned = heads[:, :, : -shape.shared].view(np.complex64) * self._turns[places]

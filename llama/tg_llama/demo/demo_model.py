@@ -1,4 +1,4 @@
-"""The packaged file -> a model that engines can run, by NumPy alone: its vocabulary of byte pairs, and its weights."""
+"""The packaged file -> a model that engines can run, by NumPy alone: its weights and its byte-pair vocabulary."""
 
 import re
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ from tg_llama.models import DEMO_MODEL
 from tg_schema.errors import BadRequest
 
 _CONTROL, _SHOWN = 3, 4
-"""Types of tokens in the file: control tokens are no text, others that no text is merged to are."""
+"""Types of tokens in the file: control tokens have no text; added tokens have text that is not merged from pairs."""
 _WORDS = re.compile(
     r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]{1,300}| ?\d{1,300}| ?(?:[^\s\w]|_){1,300}|\s{1,300}(?!\S)|\s{1,300}"
 )
-"""GPT-2's words. It takes signs such as ½ for numbers and this for letters: no tokens were learned across them.
+"""GPT-2's words, except that signs such as ½ count as letters, not as numbers. No learned token joins them to others.
 
-A longer one is cut, since the work for a word grows with the square of its length.
+A longer word is split, since the work for a word grows with the square of its length.
 """
 _PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _HIDDEN = [byte for byte in range(256) if byte not in _PRINTED]
 _LETTERS = {**{byte: chr(byte) for byte in _PRINTED}, **{byte: chr(256 + at) for at, byte in enumerate(_HIDDEN)}}
-"""Byte -> the letter that stands for it in the file."""
+"""Byte -> the character that represents it in the file."""
 _BYTES = {letter: byte for byte, letter in _LETTERS.items()}
 _KNOWN_WORDS, _KNOWN_CHARACTERS = 4096, 32
 
 
 class BytePairs:
-    """The vocabulary: text -> tokens and back, merged in the order in which they were learned. Any thread may use it.
+    """The vocabulary: text <-> tokens, by byte pairs merged in the order in which they were learned. Thread-safe.
 
     Attributes:
         pieces: the bytes of each token; b"" for control tokens.
@@ -68,7 +68,7 @@ class BytePairs:
         return re.compile(f"({'|'.join(map(re.escape, names))})")
 
     def attributes(self, token: int) -> int:
-        """The flags of `token`, in the numbers of llama.h."""
+        """The flags of `token`, with the values of llama.h."""
         return CONTROL_TOKEN if self._types[token] == _CONTROL else 0
 
     def special_text(self, token: int) -> str:
@@ -89,7 +89,7 @@ class BytePairs:
 
     def _cut_word(self, word: str) -> list[int]:
         letters = [_LETTERS[byte] for byte in word.encode("utf-8", "replace")]
-        # Each turn merges every place of one pair, so there are as many turns as merges at most, however long the word.
+        # Each round merges all places of one pair, so a word of any length takes at most as many rounds as merges.
         while pair := min(set(pairwise(letters)) & self._ranks.keys(), key=self._ranks.__getitem__, default=None):
             letters = _merge(letters, pair)
         return [self._ids[letter] for letter in letters]
@@ -129,7 +129,7 @@ class DemoModel(BytePairs):
         raise BadRequest("the demo model takes no adapters: ask another model")
 
     def close(self) -> None:
-        """See `core.Model`: the memory is Python's."""
+        """See `core.Model`: Python frees the memory."""
 
 
 def _merge(letters: list[str], pair: tuple[str, ...]) -> list[str]:

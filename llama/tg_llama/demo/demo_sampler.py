@@ -19,9 +19,9 @@ class DemoSampler:
     """See `core.Sampler`.
 
     Args:
-        settings: of the request.
-        matcher: of the answer's grammar; None = any text.
-        end_tokens: those that end an answer.
+        settings: the request's settings.
+        matcher: the matcher of the answer's grammar; None = any text.
+        end_tokens: the tokens that end an answer.
     """
 
     def __init__(self, settings: SamplerSettings, matcher: Any, end_tokens: Container[int]) -> None:
@@ -55,7 +55,7 @@ class DemoSampler:
     def _forbidden(self, size: int) -> Mask:
         mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            raise ProtocolError("the form of the answer takes too much work to keep to; use a simpler one")
+            raise ProtocolError("the form of the answer takes too much work to enforce; use a simpler one")
         forbidden: Mask = np.unpackbits(mask, count=size, bitorder="little") == 0
         if forbidden.all():
             raise ProtocolError("the model has no token that continues an answer of this form; use a simpler one")
@@ -67,7 +67,7 @@ class DemoSampler:
         best = np.argpartition(weighed, -count)[-count:]
         best = best[np.argsort(-weighed[best])]
         chances = _chances(weighed[best])
-        # The likeliest are enough whose sum reaches top_p; the first one always is one of them.
+        # Keep the likeliest tokens until their sum reaches top_p; the first one is always kept.
         best = best[np.cumsum(chances) - chances < wanted.top_p]
         return int(self._random.choice(best, p=_chances(weighed[best], wanted.temperature)))
 
@@ -76,7 +76,7 @@ class DemoSampler:
 
 
 def _chances(weighed: Weights, temperature: float = 1.0) -> Weights:
-    with np.errstate(over="ignore"):  # a temperature near 0 leaves the likeliest alone
+    with np.errstate(over="ignore"):  # a temperature near 0 leaves only the likeliest token
         powers = np.exp((weighed - weighed.max()) / temperature)
     chances: Weights = powers / powers.sum()
     return chances

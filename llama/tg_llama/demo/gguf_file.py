@@ -17,11 +17,11 @@ _ALIGNMENT = 32
 
 
 class GgufFile:
-    """A file in which matrices are Q8_0 and vectors are 32-bit floats, as that of the demo model.
+    """A GGUF file whose matrices are Q8_0 and whose vectors are 32-bit floats, such as the demo model's.
 
     Attributes:
         values: the metadata.
-        weights: each tensor by its name, the rows of a matrix as they are in the file.
+        weights: each tensor by its name; a matrix has its rows in the file's order.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class GgufFile:
         self.weights = {name: self._weights(shape, kind, start + at) for name, shape, kind, at in places}
 
     def size(self, name: str) -> int:
-        """The architecture's number of this name."""
+        """The model's size of this name, for example its number of layers."""
         return int(self.values[f"llama.{name}"])
 
     def _number(self, form: str) -> Any:
@@ -53,7 +53,7 @@ class GgufFile:
         return self._data[self._at - length : self._at].decode("utf-8")
 
     def _places(self, tensors: int) -> Iterator[tuple[str, list[int], int, int]]:
-        """Each tensor's name, shape, kind, and place behind the header."""
+        """Each tensor's name, shape, type, and offset after the header."""
         for _ in range(tensors):
             name = self._value(_TEXT)
             shape = [self._number("Q") for _ in range(self._number("I"))]

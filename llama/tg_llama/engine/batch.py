@@ -11,11 +11,11 @@ class Batch:
 
     Attributes:
         tokens, positions, sequences, outputs: the columns; `outputs` is 1 if the row's logits are wanted.
-        slots: the slots with tokens in it.
-        sampled: the slots that get their next token from this step, each with its row; those that score have one for
-            each of several tokens.
+        slots: the slots that have tokens in this step.
+        sampled: the slots that get their next token from this step, each with its row; a slot that scores has one entry
+            for each scored token.
         prompt_tokens: the number of prompt rows.
-        generated: how many of `sampled` choose a token.
+        generated: the number of entries in `sampled` that choose a token.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class Batch:
 
     @classmethod
     def of(cls, slots: Sequence[Slot], most: int, prefill: int, outputs: int) -> Self:
-        """One token of each answer, and `prefill` prompt tokens, at most `most` rows in all.
+        """One token of each answer and `prefill` prompt tokens, at most `most` rows in total.
 
-        At most `outputs` rows give logits; there are at least as many as slots.
+        At most `outputs` rows give logits; `outputs` must be at least the number of slots.
 
         Advances the slots' `evaluated`. Rows are in the order of their sequences, as llama.cpp requires.
         """
@@ -56,7 +56,7 @@ class Batch:
         self.slots.append(slot)
         slot.evaluated = end
         self.prompt_tokens += 0 if slot.answering else count
-        # Often only the last token's logits are wanted: they choose the first token of the answer.
+        # Usually only the last token's logits are wanted: they choose the first token of the answer.
         for position in range(max(start, slot.first_output), end):
             self.outputs[first + position - start] = 1
             self.sampled.append((slot, first + position - start))
@@ -64,7 +64,7 @@ class Batch:
 
 
 def _limit_outputs(slots: Sequence[Slot], parts: Sequence[int], room: int) -> list[int]:
-    """The parts of the prompts, cut so that at most `room` rows give logits, besides one for each slot."""
+    """The parts of the prompts, cut so that at most `room` rows give logits, not counting one row for each slot."""
     wanted = [
         slot.evaluated + part - max(slot.first_output, slot.evaluated) for slot, part in zip(slots, parts, strict=True)
     ]
@@ -76,7 +76,7 @@ def _limit_outputs(slots: Sequence[Slot], parts: Sequence[int], room: int) -> li
 
 
 def shares(room: int, needs: Sequence[int]) -> list[int]:
-    """Equal shares of `prefill`, none unused, so that a long prompt does not delay short ones."""
+    """Equal shares of `room`, with unused parts given to others, so that a long prompt does not delay short ones."""
     given = [0] * len(needs)
     order = sorted(range(len(needs)), key=needs.__getitem__)
     # Serve the smallest need first: the rest of a short prompt's share goes to the longer ones.

@@ -1,4 +1,4 @@
-"""Embeddings -> embedder -> vectors: a second context of an engine, whose steps alternate with those of the streams."""
+"""Embeddings -> vectors: an engine's second context, whose steps alternate with the steps of the streams."""
 
 import time
 from collections import deque
@@ -17,25 +17,25 @@ Vector = tuple[float, ...]
 Rows = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 SHARED_SECONDS = 0.01
-"""Target duration of a step beside streams, which wait for its end."""
+"""Target duration of a step while streams wait for its end, in seconds."""
 
 MIN_SHARED_TOKENS = 32
-"""Tokens of a step beside streams at least, however slow the model."""
+"""The fewest tokens of a step while streams wait, however slow the model."""
 
 VECTOR_DIGITS = 8
-"""Decimals of a vector's numbers: more than the model's own floats have."""
+"""Decimals of a vector's numbers: more than the precision of the model's own floats."""
 
 log = structlog.get_logger()
 
 
 class Embedding:
-    """Written by the engine's thread.
+    """One request for vectors; the engine's thread fills it.
 
     Attributes:
         texts: the token ids of each text; none is empty.
-        pooling: how a text's vectors become one.
-        dimensions: how many numbers of it are kept, the first ones; None = all.
-        vectors: those of all texts, in their order. Its reader may cancel it, from any thread.
+        pooling: how the vectors of a text's tokens become one.
+        dimensions: how many numbers of a vector are kept, from the first on; None = all.
+        vectors: the vectors of all texts, in their order. The reader may cancel this future from any thread.
     """
 
     def __init__(self, texts: Sequence[tuple[int, ...]], pooling: OwnPooling, dimensions: int | None = None) -> None:
@@ -54,13 +54,13 @@ class Embedding:
             self.vectors.set_result(self._found)
 
     def finish(self, error: TgError) -> None:
-        """Fail. Nothing changes if it has ended before."""
+        """Fail the request, unless it has ended already."""
         if not self.vectors.done() and self.vectors.set_running_or_notify_cancel():
             self.vectors.set_exception(error)
 
 
 class _Text:
-    """One text while it is evaluated, in a sequence of the context."""
+    """A text that is being evaluated, in a sequence of the context."""
 
     def __init__(self, embedding: Embedding, number: int, sequence: int) -> None:
         self.embedding = embedding
@@ -75,7 +75,7 @@ class _Text:
         return self.evaluated == len(self.ids)
 
     def take(self, rows: Rows) -> None:
-        """Add the vectors of the next tokens, and pass on the text's own after the last one."""
+        """Add the vectors of the next tokens. After the last one, pass on the text's pooled vector."""
         self.evaluated += len(rows)
         if self.embedding.pooling == "last":
             self._pooled = rows[-1]
@@ -90,10 +90,10 @@ class _Text:
 
 
 class Embedder:
-    """Belongs to the engine's thread.
+    """Evaluates texts. Belongs to the engine's thread.
 
-    A step evaluates tokens of several texts, of all requests in turn, so that a long list holds up no short one. Beside
-    streams a step is short. The context's memory is allocated for the first text.
+    Each step evaluates texts of all requests in turn, so that a long list does not delay a short one. A step is short
+    while streams wait. The context's memory is allocated for the first text.
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
@@ -105,11 +105,11 @@ class Embedder:
         self._shared_tokens = MIN_SHARED_TOKENS
 
     def __len__(self) -> int:
-        """How many requests have texts that are not evaluated."""
+        """The number of requests with texts that are not yet evaluated."""
         return len(self._waiting) + (self._rest is not None)
 
     def add(self, embedding: Embedding) -> None:
-        """Evaluate its texts in the next steps."""
+        """Queue the texts of a request for the next steps."""
         self._waiting.append((embedding, 0))
 
     def step(self, *, shared: bool) -> int:
@@ -136,7 +136,7 @@ class Embedder:
         return self._pass_on(context, parts, rows)
 
     def _fill(self, context: VectorContext, room: int) -> list[tuple[_Text, int]]:
-        """The texts of the next step, each with the number of tokens to evaluate; the last text may continue later."""
+        """The texts of the next step, each with the number of tokens to evaluate. The last text may continue later."""
         rest, self._rest = self._rest, None
         if rest is not None and rest.embedding.vectors.done():
             context.forget(rest.sequence)
@@ -156,7 +156,7 @@ class Embedder:
         return parts
 
     def _next(self, free: Iterator[int]) -> _Text | None:
-        """The next text of the request whose turn it is; None if there is none, or no sequence for it."""
+        """The next text of the request whose turn it is; None if there is no text, or no free sequence."""
         while self._waiting and self._waiting[0][0].vectors.done():
             self._waiting.popleft()
         sequence = next(free, None) if self._waiting else None

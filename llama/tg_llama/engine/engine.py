@@ -49,8 +49,8 @@ class Engine:
     """Any thread may call `submit`, `stats` and `close`; everything else runs in the engine's own thread.
 
     One step: drop cancelled generations, start waiting ones while slots are free, evaluate one batch (a token of every
-    answer, then as much prompt as fits), choose the next tokens, embed some texts. A batch
-    is of one adapter, or of the base model; they take turns.
+    answer, then as much of the prompts as fits), choose the next tokens, embed some texts. A batch is for one adapter
+    or for the base model; they take turns.
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
@@ -98,13 +98,13 @@ class Engine:
         self._admit(generation)
 
     def follow(self, task: Generation | Embedding) -> None:
-        """Take a task in, however many wait: a further answer of a running request is not refused.
+        """Queue a task even if the queue is full: a further answer of a running request is not refused.
 
         Raises:
             Unavailable: the engine is closed.
         """
         self._inbox.put(task)
-        # Check after the put: a job that missed the thread's last look into the inbox is refused here.
+        # Check after the put: if the thread has already read its inbox for the last time, refuse the task here.
         if self._closing:
             raise Unavailable("the model is being shut down; ask again")
 
@@ -139,15 +139,15 @@ class Engine:
         )
 
     def show_requests(self) -> tuple[list[tuple[str | None, int]], list[str | None]]:
-        """The adapters of what runs, each with its evaluated tokens, and of what waits; of slightly different moments.
+        """Adapter and evaluated tokens of each running generation, and the adapter of each waiting one.
 
-        None = the base model. A generation is there from its first step on.
+        None = the base model. A generation counts from its first step on. The lists are of slightly different moments.
         """
         running = [(slot.generation.adapter_name, slot.evaluated) for slot in tuple(self._slots)]
         return running, [generation.adapter_name for generation in tuple(self._waiting)]
 
     def close(self) -> None:
-        """Fail what runs, join the thread and free the memory; may be called more than once."""
+        """Fail all generations, join the thread and free the memory; may be called more than once."""
         atexit.unregister(self.close)
         self._closing = True
         self._inbox.put(None)
@@ -172,7 +172,7 @@ class Engine:
             self._context.close()
 
     def _collect(self) -> bool:
-        """Take new generations in, and sleep while there is nothing to do; False when the engine is to close."""
+        """Read the inbox, and sleep while there is nothing to do. Returns False when the engine is to close."""
         if not self._slots and not self._waiting and not self._embedder:
             self._take(self._inbox.get())
         while not self._inbox.empty():
@@ -191,9 +191,9 @@ class Engine:
             self._waiting.append(task)
 
     def _rearrange(self) -> None:
-        """Give free slots to waiting generations, or close the gaps: sequences stay numbered 0, 1, 2."""
+        """Give free slots to waiting generations, or close the gaps: sequences must be numbered 0, 1, 2, ..."""
         slots = self._slots
-        # Go from the last one down: a slot that fills a gap was already checked, so it continues.
+        # Go from the last slot down: a slot that is moved into a gap was already checked, so it is running.
         for number in range(len(slots) - 1, -1, -1):
             if not (slots[number].done or slots[number].generation.cancelled):
                 continue
@@ -215,12 +215,12 @@ class Engine:
         self._prefixes.remember(slot)
         self._turns.leave(slot.adapter)
         if slot.adapter is not None and not self._turns.has(slot.adapter):
-            # The adapter's memory may be freed as soon as this generation has left.
+            # The adapter's memory may be freed as soon as this generation has released it.
             self._context.use(None)
         slot.generation.leave()
 
     def _next(self, number: int) -> Slot | None:
-        """Start the longest waiting generation in sequence `number`, after the tokens that both have in common."""
+        """Start the longest waiting generation in sequence `number`, after the tokens that it has in common with it."""
         while self._waiting:
             generation = self._waiting.popleft()
             try:

@@ -1,4 +1,4 @@
-"""Generations -> EnginePool -> engines: several contexts of one model, so that small steps fill more than one core."""
+"""Generations -> EnginePool -> engines: several contexts of one model, so that a small model can use several cores."""
 
 import asyncio
 from collections import Counter
@@ -16,23 +16,23 @@ from tg_schema import TgError
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 FEW_STREAMS = 4
-"""Up to this many streams, one engine is faster than two."""
+"""Up to this many concurrent streams, one engine is faster than two."""
 
 
 class EnginePool(Generic[AnyModel]):
     """One model and its engines.
 
-    A small model's step is too short to be shared by threads that wait for each other: two engines of one thread each
-    do nearly twice the work of one engine with two threads, and keep it up when other programs take a core.
+    A small model's step is too short to be shared by threads that wait for each other. Two engines of one thread each
+    do nearly twice the work of one engine with two threads, even when other programs use a core.
 
     Attributes:
         adapters: the model's LoRA adapters.
     """
 
     def __init__(self, model: AnyModel, sizes: EngineSizes, adapters: Mapping[str, AdapterFile] | None = None) -> None:
-        """Make room for `sizes.slots` streams in each of `sizes.engines`; the model is closed with the pool.
+        """Allocate `sizes.slots` slots in each of `sizes.engines` engines. The model is closed with the pool.
 
-        `adapters` are the files of those that are known from the beginning, by name; None = it will never have any.
+        `adapters` are the files of the adapters known at the start, by name; None = the model will never have any.
 
         Raises:
             Unavailable: there is not enough memory.
@@ -51,9 +51,9 @@ class EnginePool(Generic[AnyModel]):
             raise
 
     def submit(self, generation: Generation) -> Engine:
-        """Give `generation` to an engine with few streams, else to the one with the least to do; returns the engine.
+        """Give `generation` to an engine with few streams, or else to the least loaded one. Returns the engine.
 
-        Raises as `Engine.submit`; then the generation has left.
+        Raises as `Engine.submit`; then the generation has released its adapter.
         """
         few = (engine for engine in self._engines if engine.load() < FEW_STREAMS)
         chosen = next(few, None) or min(self._engines, key=Engine.load)
@@ -67,12 +67,12 @@ class EnginePool(Generic[AnyModel]):
     async def embed(
         self, texts: Sequence[tuple[int, ...]], pooling: OwnPooling, dimensions: int | None = None
     ) -> list[Vector]:
-        """A vector for each of `texts`, shared out to the engines that do nothing, or else to the least busy one.
+        """A vector for each of `texts`. Idle engines share the texts; if none is idle, the least loaded one gets all.
 
-        Cancelling it drops the texts that are not evaluated yet. Raises as `Engine.embed`.
+        Cancelling this drops the texts that are not evaluated yet. Raises as `Engine.embed`.
         """
         idle = [engine for engine in self._engines if not engine.load()][: len(texts)]
-        # Start with the last engine, since a few streams share the first.
+        # Start with the last engine, because a few streams share the first one.
         engines = idle or [min(reversed(self._engines), key=Engine.load)]
         shares = [Embedding(texts[first :: len(engines)], pooling, dimensions) for first in range(len(engines))]
         vectors: list[Vector] = [()] * len(texts)
@@ -108,7 +108,7 @@ class EnginePool(Generic[AnyModel]):
         return ModelLoad(model, stats.running, queued, cached, most, adapters if self._takes_adapters else None)
 
     def close(self) -> None:
-        """End what runs, and free everything; may be called more than once."""
+        """Fail what runs, and free everything; may be called more than once."""
         for engine in self._engines:
             engine.close()
         # Free adapters after the engines, whose contexts use them, and before the model, which owns them.

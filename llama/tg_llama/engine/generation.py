@@ -1,4 +1,4 @@
-"""Provider -> Generation -> engine: a job; and back: the engine's tokens become text."""
+"""Provider -> Generation -> engine: a job; and back: the engine's tokens, decoded to text."""
 
 import asyncio
 from collections import deque
@@ -15,23 +15,23 @@ from tg_schema import FinishReason, TgError, Token
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One validated request in the model's terms.
+    """One validated request, translated for the model.
 
     Attributes:
         prompt: token ids, at least one.
         settings: settings of the sampler.
-        max_tokens: number of tokens after which the answer ends with "length".
-        stop: stop strings, which end the answer.
+        max_tokens: the number of tokens after which the answer ends with the reason "length".
+        stop: the stop strings.
         stop_ids: tokens that end the answer, besides the model's own.
-        keep_stop: whether the stop string or stop id that ended the answer is a part of it.
-        min_tokens: number of tokens before which the answer does not end.
+        keep_stop: whether the answer includes the stop string or stop id that ended it.
+        min_tokens: the fewest tokens of the answer.
         ignore_eos: whether the model's own end tokens are never chosen.
         logprobs: number of alternatives to report for each token; None = no token data.
         prompt_logprobs: the same for each token of the prompt.
-        scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
-        end_token: whether the data of the token that ends the answer are wanted too.
-        shows_marks: whether control tokens that mark tool calls are text.
-        begun: the tokens of the answer that were sent already.
+        scored: tokens after the prompt whose log-probabilities are wanted; None = generate an answer.
+        end_token: whether to report the data of the token that ends the answer, too.
+        shows_marks: whether control tokens that mark tool calls appear in the text.
+        begun: the tokens of the answer that were already sent.
         grammar: grammar of the answer, in llguidance's language.
     """
 
@@ -53,8 +53,8 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def evaluated(self) -> tuple[int, ...]:
-        """The tokens that the model reads before it is asked for one of its own."""
-        # Leave out the last scored token: what follows it is not asked for.
+        """The tokens that the model evaluates before it chooses the first one itself."""
+        # Leave out the last scored token: nobody asks what follows it.
         return (*self.prompt, *self.begun) if self.scored is None else (*self.prompt, *self.scored)[:-1]
 
 
@@ -67,19 +67,19 @@ class Ending(NamedTuple):
 
 
 Output = int | Token | list[Token] | Ending | TgError
-"""The next token, alone or with its data; before the first one, the tokens of the prompt; once, the end of the answer,
-by itself or with an error."""
+"""The next token, alone or with its data; before the first one, the tokens of the prompt; at the end, once, an ending
+or an error."""
 
 
 class Generation:
     """One job on the engine: written by the engine's thread, read by one task of one loop.
 
     The engine produces tokens. They are decoded to text in the loop, while the engine computes the next ones.
-    Therefore the engine may be a token or two ahead when a stop string is found; these are dropped and not counted.
+    Therefore the engine may be a token or two ahead when a stop string is found. Those tokens are dropped, not counted.
 
     Attributes:
-        cached: the tokens of the prompt that were in memory already.
-        caller: the owner of the prompt; memory of other callers' prompts is not used for it.
+        cached: the number of prompt tokens that were already in memory.
+        caller: the owner of the prompt; memory of other callers' prompts is not reused for it.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Generation:
     ) -> None:
         """`pieces` are the bytes of each of the model's tokens.
 
-        `lease` has the adapter, unless it is for the base model; `counted` says whether the tokens of the prompt count,
-        which they do once for several answers.
+        `lease` is the lease of the adapter; None = the base model. `counted` says whether the prompt's tokens count:
+        for several answers to one prompt they count once.
         """
         self.job = job
         self._lease = lease
-        # The engine outlives loops: it must not keep a closed one, with its tasks, in memory.
+        # The engine outlives event loops: it must not keep a closed loop, with its tasks, in memory.
         self._loop = ref(asyncio.get_running_loop())
         self._called = False
         self.caller = caller
@@ -110,7 +110,7 @@ class Generation:
         for token in job.begun:
             self._answer.feed(pieces[token], None)
         if job.begun and not job.keep_stop:
-            # What would be held back was sent.
+            # Text that would be held back was already sent.
             self._answer.flush()
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
@@ -123,7 +123,7 @@ class Generation:
 
     @property
     def adapter(self) -> Adapter | None:
-        """The adapter of the evaluation; None = the base model."""
+        """The adapter to evaluate with; None = the base model."""
         return None if self._lease is None else self._lease.adapter
 
     @property
@@ -132,12 +132,12 @@ class Generation:
         return None if self._lease is None else self._lease.adapter.name
 
     def leave(self) -> None:
-        """Note that the engine no longer uses it, so its adapter may be unloaded; may be called more than once."""
+        """Release the adapter, which the engine no longer uses for this; may be called more than once."""
         if self._lease is not None:
             self._lease.release()
 
     def put(self, item: Output) -> None:
-        """Pass on what the engine has made; called by the engine's thread."""
+        """Pass on output of the engine; called by the engine's thread."""
         self._arrived.append(item)
         loop = self._loop()
         try:
@@ -146,12 +146,12 @@ class Generation:
             elif not self._called:
                 self._called = True
                 loop.call_soon_threadsafe(self.wake)
-        except RuntimeError:  # the loop is closed, and the reader gone
+        except RuntimeError:  # the loop is closed, and the reader has left
             self.cancelled = True
 
     def wake(self) -> None:
-        """Take the engine's output, and wake the reader if there is something to read; called in the loop."""
-        self._called = False  # reset before the first pop: later puts schedule a new call
+        """Process the engine's output, and wake the reader if there is something to read; called in the loop."""
+        self._called = False  # reset before the first pop, so that a later put schedules a new call
         arrived = self._arrived
         while arrived:
             self._take(arrived.popleft())
@@ -179,13 +179,13 @@ class Generation:
                 self._add(*self._answer.flush())
                 if item.token is not None and self._end is None:
                     self._tokens += (item.token,)
-            # The flushed text may complete a stop string, whose "stop" takes precedence.
+            # The flushed text may complete a stop string; then the reason "stop" takes precedence.
             self._end = self._end or item
 
     def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
         self._text += text
         self._tokens += tokens
-        # The engine sees the flag before its next step, and gives the slot to the next generation.
+        # The engine sees `cancelled` before its next step, and gives the slot to the next generation.
         if stopped:
             self._end = Ending("stop", self._answer.stopped_by)
             self.cancelled = True
@@ -202,7 +202,7 @@ class Generation:
             self._woken.clear()
             await self._woken.wait()
         text, tokens, end = self._text, self._tokens, self._end
-        # Return the text before the error first; the next call raises the error.
+        # Return the text before an error first; the next call raises the error.
         if isinstance(end, TgError) and not text and not tokens:
             raise end
         prompt, count = self._prompt, self._count
@@ -232,7 +232,7 @@ class Generation:
 
 
 Begin = Callable[[], Awaitable[tuple[Generation, str | None]]]
-"""Submits a generation; returns it and the text that its answer begins with."""
+"""Submits a generation. Returns it, and the text with which its answer begins, if any."""
 
 
 async def read_answer(begin: Begin) -> AsyncGenerator[LlmChunk, None]:

@@ -1,4 +1,4 @@
-"""Slot -> PrefixCache -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
+"""Slot -> PrefixCache -> slot: evaluates only once the tokens that a prompt has in common with another sequence."""
 
 from collections.abc import Container, Sequence
 from typing import NamedTuple, Self, TypeAlias
@@ -7,20 +7,20 @@ from tg_llama.core import Context, State
 from tg_llama.engine.slot import Slot
 
 MIN_COPIED_TOKENS = 32
-"""The fewest saved tokens that justify a copy; fewer are evaluated in a step that runs anyway."""
+"""The fewest saved tokens that justify a copy; fewer are evaluated in the next step anyway."""
 MIN_PRESERVED_TOKENS = 256
 """The fewest tokens worth moving to a free sequence before they are overwritten; fewer are soon evaluated again."""
 
 
 _Owner: TypeAlias = tuple[int, str | None]
-"""The number of the adapter that evaluated tokens (0 = none), and the caller. Callers do not share: the reported number
-of cached tokens would reveal others' prompts word by word."""
+"""The number of the adapter that evaluated tokens (0 = none), and the caller. Callers do not share tokens: the reported
+number of cached tokens would reveal other callers' prompts word by word."""
 
 
 class _Remembered(NamedTuple):
-    """The tokens that a free sequence still holds, and who may use them.
+    """The tokens that a free sequence still holds, and the owner who may use them.
 
-    The number of the `end` of their stream says how old they are.
+    `end` counts ended streams: a lower number means older tokens.
     """
 
     owner: _Owner = (0, None)
@@ -32,23 +32,23 @@ class _Remembered(NamedTuple):
         return cls(_owner(slot), slot.tokens[: slot.evaluated], end)
 
     def common(self, slot: Slot) -> int:
-        """How many tokens the slot's prompt has in common with it, from the start."""
+        """How many tokens the slot's prompt and these tokens have in common, from the start."""
         return common_prefix(self.tokens, slot.tokens) if self.owner == _owner(slot) else 0
 
     def beside(self, slot: Slot) -> int:
-        """How many of its tokens do not belong to the slot's prompt."""
+        """How many of these tokens are not a prefix of the slot's prompt."""
         return len(self.tokens) - self.common(slot)
 
 
 class PrefixCache:
     """The content of each sequence of a context; belongs to the engine's thread.
 
-    A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
-    a stream is about to evaluate more of the prompt, the slot follows that stream: it waits for the copy.
+    A new slot keeps the prefix of its prompt that its own sequence still has, or gets a copy from a sequence with more.
+    If a running stream is about to evaluate more of the prompt, the slot follows that stream: it waits for a copy.
 
-    Streams are in the first sequences, so a lone one is always in sequence 0. The tokens that it overwrites there are
-    swapped with its own prefix, or moved to the free sequence with the oldest tokens. So as many chats as there are
-    sequences can take turns and keep their prefixes.
+    Streams occupy the first sequences, so a lone stream is always in sequence 0. The tokens that it would overwrite
+    there are swapped with its own prefix, or moved to the free sequence with the oldest tokens. So as many chats as
+    there are sequences can take turns and keep their prefixes.
     """
 
     def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
@@ -59,7 +59,7 @@ class PrefixCache:
         self._ends = 0
 
     def remember(self, slot: Slot) -> None:
-        """The slot ended in its sequence, which keeps its tokens."""
+        """Note that the slot has ended; its sequence keeps its tokens."""
         self._ends += 1
         self._remembered[slot.sequence] = _Remembered.of(slot, self._ends)
 
@@ -70,21 +70,21 @@ class PrefixCache:
         self._context.copy(source, target)
         slot.sequence = target
         if state is None:
-            # The sequence that it leaves still holds its tokens; a later prompt may begin with them.
+            # The sequence that it leaves still holds these tokens; a later prompt may begin with them.
             self._remembered[source] = _Remembered.of(slot, self._ends)
         else:
             self._restore(source, state, held)
 
     def begin(self, slot: Slot, running: Sequence[Slot]) -> None:
-        """Set how much of a new slot is evaluated already, and which slot it follows."""
+        """Set how many tokens of a new slot are already evaluated, and which slot it follows."""
         self._preserve(slot, running)
-        # Tokens whose logits are wanted must be evaluated: the last one chooses the first token of the answer.
+        # Tokens whose logits are wanted must be evaluated: the last one's logits choose the answer's first token.
         same = min(self._remembered[slot.sequence].common(slot), slot.first_output)
         slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, same)
         self._share(slot, running, {})
 
     def let_go_on(self, running: Sequence[Slot]) -> list[Slot]:
-        """Copy the prefixes that followers wait for, if evaluated by now; returns the slots that follow no other."""
+        """Copy the prefixes that followers wait for, once evaluated. Returns the slots that follow no other."""
         copies: dict[int, State] = {}
         for slot in running:
             leader = slot.follows
@@ -94,24 +94,24 @@ class PrefixCache:
         return [slot for slot in running if slot.follows is None]
 
     def _preserve(self, slot: Slot, running: Sequence[Slot]) -> None:
-        """Move the tokens that a new slot overwrites to a free sequence: its own prefix's, or the oldest."""
+        """Move the tokens that a new slot would overwrite to a free sequence: that of its own prefix, or the oldest."""
         held = self._remembered[slot.sequence]
         if not self._divisible or held.beside(slot) < MIN_PRESERVED_TOKENS:
             return
         free = self._list_free(slot, running)
         source = self._find_prefix(slot, free)
         if source is not None and self._remembered[source].beside(slot) < MIN_PRESERVED_TOKENS:
-            # Swap: a copy would keep the same tokens twice, in the place of another chat's.
+            # Swap them: a copy would keep the same tokens twice, and overwrite another chat's.
             self._exchange(slot.sequence, source)
             return
-        # The prefix of this slot is copied next.
+        # Keep the source of this slot's prefix, which is copied next.
         targets = [number for number in free if number != source]
         oldest = min(targets, key=lambda number: self._remembered[number].end, default=slot.sequence)
         if self._remembered[oldest].end < held.end:
             self._restore(oldest, self._context.save(slot.sequence), held)
 
     def _find_prefix(self, slot: Slot, free: Sequence[int]) -> int | None:
-        """The free sequence with most of a slot's prompt, and least beside it; None = the slot's own has as much."""
+        """The free sequence with the longest prefix of the prompt and least else; None = a copy is not worth it."""
         kept = self._remembered[slot.sequence].common(slot)
         held = [(self._remembered[number], number) for number in free]
         found = [(each.common(slot), -each.beside(slot), number) for each, number in held]
@@ -128,7 +128,7 @@ class PrefixCache:
         self._remembered[sequence] = held if self._context.restore(sequence, state) else _Remembered()
 
     def _list_free(self, slot: Slot, running: Sequence[Slot]) -> list[int]:
-        """The sequences that neither this slot nor another stream has."""
+        """The sequences that neither this slot nor another stream uses."""
         used = {slot.sequence, *[other.sequence for other in running]}
         return [number for number in range(len(self._remembered)) if number not in used]
 
@@ -143,7 +143,7 @@ class PrefixCache:
             self._copy(slot, source, most, copies)
 
     def _find_copy(self, slot: Slot, running: Sequence[Slot], copies: Container[int]) -> tuple[int, int]:
-        """The most tokens of any copy, and its sequence; memory that is already saved is preferred."""
+        """The most tokens that a copy can give, and the sequence to copy; at equal numbers, one already in `copies`."""
         others = [other for other in running if other.sequence != slot.sequence]
         found = [(min(_common(other, slot), other.evaluated), other.sequence) for other in others]
         free = [(self._remembered[number].common(slot), number) for number in self._list_free(slot, running)]
@@ -159,10 +159,10 @@ class PrefixCache:
 
 
 def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]:
-    """The stream that is about to evaluate most of the slot's prompt, and how many tokens they have in common."""
+    """The stream that is about to evaluate most tokens of the slot's prompt, and how many both have in common."""
     awaited, leader = 0, None
     for other in running:
-        # A follower cannot be followed, so no two slots wait for each other.
+        # A slot that follows another is not followed, so no two slots wait for each other.
         if other is slot or other.answering or other.follows is not None or _has_ended(other):
             continue
         common = min(_common(other, slot), slot.first_output)
@@ -186,7 +186,7 @@ def _owner(slot: Slot) -> _Owner:
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two lists of tokens have in common, from the start."""
     low, high = 0, min(len(one), len(other))
-    # Compare by halves: slices take microseconds, single tokens a hundred times as long.
+    # Compare by bisection: slices compare in microseconds, single tokens take a hundred times as long.
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:

@@ -10,10 +10,10 @@ _NONE: frozenset[int] = frozenset()
 
 
 class Scores:
-    """Belongs to the engine's thread.
+    """Computes log-probabilities of given tokens. Belongs to the engine's thread.
 
     Attributes:
-        first: the position of the first token whose logits are wanted: they are those of the next one.
+        first: the position of the first token whose logits are wanted; these logits score the token after it.
     """
 
     def __init__(self, model: Model, generation: Generation) -> None:
@@ -24,7 +24,7 @@ class Scores:
         self._prompt: list[Token] = []
         self._of_prompt = len(job.prompt) if job.prompt_logprobs is not None else 0
         if self._of_prompt:
-            # Nothing comes before the first token, so there are no logits for it.
+            # Nothing comes before the first token, so no logits score it.
             self._prompt.append(token_data(model, job.prompt[0]))
         self.first = 0 if self._of_prompt else len(job.prompt) - 1
         self._next = self.first + 1
@@ -32,11 +32,11 @@ class Scores:
 
     @property
     def done(self) -> bool:
-        """Whether each token has its log-probability."""
+        """Whether each token has been scored."""
         return self._next == len(self._ids)
 
     def take(self, context: Context, row: int) -> None:
-        """Score the next token by the logits of batch row `row`, and pass it to the reader."""
+        """Score the next token by the logits of batch row `row`, and pass the result to the reader."""
         job, token = self._generation.job, self._ids[self._next]
         prompts = self._next < self._of_prompt
         alternatives = job.prompt_logprobs if prompts else job.logprobs
@@ -55,18 +55,18 @@ class Scores:
 
 
 class Slot:
-    """Belongs to the engine's thread.
+    """One running generation. Belongs to the engine's thread.
 
     Attributes:
         generation: the generation that it runs.
-        sequence: the context's sequence that has its tokens.
-        adapter: what it is evaluated with; None = the base model.
+        sequence: the context's sequence that holds its tokens.
+        adapter: the adapter to evaluate with; None = the base model.
         tokens: prompt and answer.
         first_output: the position of the first token of the prompt whose logits are wanted.
-        evaluated: how many of them the context has evaluated, which is the position of the next one.
-        answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
+        evaluated: how many of `tokens` the context has evaluated, which is also the position of the next one.
+        answering: whether the whole prompt is evaluated; then the last of `tokens` is evaluated next.
         done: whether the generation has ended.
-        follows: the slot that evaluates their common prefix, while this one waits; None = it does not wait.
+        follows: the slot whose evaluation of their common prefix this slot waits for; None = it does not wait.
         awaited: the number of tokens of that prefix.
     """
 
@@ -123,7 +123,7 @@ class Slot:
             return
         self.tokens.append(token)
         self.answering = True
-        # A bare number without log-probabilities: an object for each token would cost the loop more than its text.
+        # Without log-probabilities pass a bare number: an object for each token would cost the loop more than its text.
         generation.put(
             token if job.logprobs is None else _describe(self._model, job, context.logits(row), token, job.logprobs)
         )
@@ -147,7 +147,7 @@ class Slot:
         try:
             return self._sampler.sample(context, row)
         finally:
-            # The token data for a request come from the model's own logits.
+            # Restore the model's own logits: the token data in a response are computed from them.
             logits[tokens] = hidden
 
     def _end_data(self, context: Context, row: int, token: int) -> Token | None:
@@ -156,7 +156,7 @@ class Slot:
         return _describe(self._model, job, context.logits(row), token, job.logprobs or 0) if asked else None
 
     def finish(self, end: Ending | TgError) -> None:
-        """End the answer, by itself or with an error."""
+        """End the answer, normally or with an error."""
         self.generation.put(end)
         self.done = True
 
@@ -166,5 +166,5 @@ class Slot:
 
 
 def _describe(model: Model, job: Job, logits: Floats, token: int, alternatives: int) -> Token:
-    """A token with its log-probability by the logits of its place."""
+    """A token with its log-probability, computed from the logits at its position."""
     return token_data(model, token, *logprobs(logits, token, alternatives, job.settings.logit_bias))

@@ -1,8 +1,8 @@
-"""JSON schema -> grammar, whose every text satisfies the schema.
+"""JSON schema -> a grammar whose every text satisfies the schema.
 
-A keyword that the grammar cannot enforce is rejected, never ignored. Every text that it allows is JSON without
-insignificant white space, except one blank after a colon or comma. If a schema allows more (other orders of properties,
-additional properties), the grammar uses the simplest form.
+A keyword that the grammar cannot enforce is rejected, never ignored. Every text that the grammar allows is JSON without
+insignificant white space, except one blank after a colon or comma. If a schema allows several forms (other orders of
+properties, additional properties), the grammar allows only the simplest one.
 """
 
 import copy
@@ -26,22 +26,22 @@ from tg_llama.grammar.token_grammars import find_error
 from tg_schema.errors import BadRequest
 
 MAX_NODES = 1000
-"""Sub-schemas in a schema."""
+"""Most sub-schemas in a schema."""
 
 MAX_DEPTH = 32
-"""Nesting depth of sub-schemas."""
+"""Deepest nesting of sub-schemas."""
 
 MAX_REPETITION = 1000
-"""Limit of minItems, maxItems, minLength and maxLength: a grammar has states for each repetition."""
+"""Limit of minItems, maxItems, minLength and maxLength, because a grammar has states for each repetition."""
 
 MAX_TOTAL_REPETITIONS = 20_000
-"""Limit of all these together."""
+"""Limit of the sum of all these."""
 
 MAX_SCHEMA_CHARACTERS = 200_000
-"""Characters of a schema."""
+"""Most characters of a schema."""
 
 MAX_PATTERNS = 8
-"""Patterns and formats that one text must match: the work of finding such a text doubles with each."""
+"""Most patterns and formats that one text must match, because each doubles the work of finding such a text."""
 
 _ANY: dict[str, Any] = {
     "anyOf": [
@@ -59,19 +59,19 @@ ANY_OBJECT: dict[str, Any] = {
 }
 """The schema of JSON mode without a schema. It names all types, so that its numbers are bounded."""
 
-# Allow every alternative of a oneOf, whether or not it excludes the others.
+# Allow every alternative of a oneOf, even if the value also satisfies another one.
 _FORM = {"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": False, "coerce_one_of": True}
 
 _MAX_NUMBER = 10**15 - 1
 _INTEGER = {"type": "integer", "minimum": -_MAX_NUMBER, "maximum": _MAX_NUMBER}
 _NUMBERS: dict[str, dict[str, Any]] = {"number": _INTEGER | {"type": "number", "multipleOf": 1e-9}, "integer": _INTEGER}
-# Without bounds a weak model repeats a digit up to its last token. llguidance bounds digits by values alone, and then
-# it knows no exponents.
+# Without bounds a weak model repeats a digit until its tokens run out. llguidance can bound digits only by bounding the
+# value; then it allows no exponents.
 
 _DAY = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
 _HOUR = r"([01][0-9]|2[0-3])"
 _CLOCK = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](Z|[+-]{_HOUR}:[0-5][0-9])"
-# llguidance's own patterns allow days that do not exist.
+# llguidance's own patterns allow dates that do not exist.
 _PATTERNS = {"date": f"^{_DAY}$", "time": f"^{_CLOCK}$", "date-time": f"^{_DAY}T{_CLOCK}$"}
 _FORMATS = {"duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
 
@@ -86,7 +86,7 @@ def json_grammar(schema: dict[str, Any]) -> str:
 
 
 def json_rule(schema: dict[str, Any]) -> str:
-    """The body of a rule of the schema's values, as a part of a grammar. Raises as `json_grammar`."""
+    """The body of a rule that matches the schema's values, for use in a larger grammar. Raises as `json_grammar`."""
     _Check().run(schema)
     count = _PatternCount(schema)
     if any(count.of(inner) > MAX_PATTERNS for inner in walk_schemas(schema)):
@@ -108,11 +108,11 @@ def _words(error: str) -> str:
         return "schema: no value satisfies it, or a $ref leads to nothing but itself"
     if "Pointer" in error:
         return "schema: a $ref points to nothing"
-    return f"schema: this provider cannot hold a model to it: {error}"
+    return f"schema: this provider cannot enforce it: {error}"
 
 
 class _Check:
-    """Check what llguidance would overlook, be too slow for, or report in terms that clients do not know."""
+    """Checks what llguidance overlooks, processes too slowly, or reports in terms that clients do not know."""
 
     def __init__(self) -> None:
         self._nodes = self._repetitions = 0
@@ -127,7 +127,7 @@ class _Check:
             raise BadRequest(f"schema: it may have {MAX_NODES} sub-schemas, {MAX_DEPTH} within each other")
         for word, value in schema.items():
             if word not in KNOWN:
-                raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(word)[:100]}; leave it out")
+                raise BadRequest(f"schema: this provider cannot enforce {json.dumps(word)[:100]}; leave it out")
             is_right, sentence = _RULES.get(word, _NO_RULE)
             if not is_right(value):
                 raise BadRequest(f"schema: {sentence}")
@@ -145,7 +145,7 @@ class _Check:
             raise BadRequest(f"schema: {high} must not be below {low}")
         self._repetitions += most or least
         if self._repetitions > MAX_TOTAL_REPETITIONS:
-            raise BadRequest(f"schema: its lengths may be {MAX_TOTAL_REPETITIONS} altogether")
+            raise BadRequest(f"schema: the sum of its lengths may be at most {MAX_TOTAL_REPETITIONS}")
 
 
 class _PatternCount:
@@ -153,7 +153,7 @@ class _PatternCount:
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        # Keyed by identity, and 0 at first, so a recursive schema counts once.
+        # Keyed by identity. Each count starts at 0, so a recursive schema counts once.
         self._known: dict[int, int] = {}
 
     def of(self, schema: object) -> int:
@@ -197,11 +197,11 @@ _RULES: dict[str, tuple[Callable[[object], bool], str]] = {
         "required must be a list of names",
     ),
 }
-"""What the value of a keyword must be: whether it is, and what an error says."""
+"""A check of each keyword's value, and the error if the check fails."""
 
 
 def _inner(schema: dict[str, Any]) -> Iterator[object]:
-    """The sub-schemas of a schema; llguidance checks keywords with values of the wrong type."""
+    """The sub-schemas of a schema. llguidance rejects keywords whose values have the wrong type."""
     for word, value in schema.items():
         if word in MAPS_OF_SCHEMAS and isinstance(value, dict):
             yield from value.values()
@@ -212,7 +212,7 @@ def _inner(schema: dict[str, Any]) -> Iterator[object]:
 
 
 def walk_schemas(schema: object) -> Iterator[dict[str, Any]]:
-    """A schema and all sub-schemas; a caller may change each as it comes."""
+    """A schema and all its sub-schemas; a caller may change each one before it asks for the next."""
     if isinstance(schema, dict):
         yield schema
         for inner in _inner(schema):
@@ -221,7 +221,7 @@ def walk_schemas(schema: object) -> Iterator[dict[str, Any]]:
 
 def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
     schema = copy.deepcopy(schema)
-    # A closed schema cannot be merged with another one that names other properties.
+    # A closed schema cannot be merged with another schema that names other properties.
     closes = not any(merges(inner) for inner in walk_schemas(schema))
     for inner in walk_schemas(schema):
         _replace_format(inner)
@@ -237,7 +237,7 @@ def _replace_format(schema: dict[str, Any]) -> None:
     if isinstance(form, str) and form in _PATTERNS and "pattern" not in schema:
         schema["pattern"] = _PATTERNS[schema.pop("format")]
     elif form is not None and not (isinstance(form, str) and form in _FORMATS | _PATTERNS.keys()):
-        # A format that is not known says nothing about validity.
+        # An unknown format does not restrict the value.
         del schema["format"]
 
 
@@ -247,7 +247,7 @@ def _bound_number(schema: dict[str, Any]) -> None:
     if kind is None or schema.keys() & {"enum", "const", "multipleOf"}:
         return
     if kinds == kind and schema.keys() <= ANNOTATIONS | {"type"}:
-        # Use one definition for all numbers: an automaton that counts digits is large.
+        # Share one definition among all numbers, since an automaton that counts digits is large.
         del schema["type"]
         schema["$ref"] = f"#/x-numbers/{kind}"
         return

@@ -1,4 +1,4 @@
-"""JSON schema -> its keywords, and the possible types of a parameter, for calls whose text does not show them."""
+"""JSON schema -> its keywords, and the possible types of a parameter, for formats of calls that do not show types."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,12 +9,12 @@ ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator"}
     | {"$schema", "$id", "$comment", "$defs", "definitions", "contentMediaType", "contentEncoding"}
 )
-"""Keywords without an effect on validity; `default` and `examples` may hold anything."""
+"""Keywords that do not affect validity. `default` and `examples` may hold anything."""
 
 MAPS_OF_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 LISTS_OF_SCHEMAS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 SCHEMAS = frozenset({"items", "additionalProperties"})
-"""Keywords whose values have sub-schemas: by name, in a list, or are one."""
+"""Keywords whose values hold sub-schemas: in a map, in a list, or as the value itself."""
 
 KNOWN = ANNOTATIONS.union(
     MAPS_OF_SCHEMAS,
@@ -31,24 +31,24 @@ _MERGING = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 _PYTHON = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 MAX_DEPTH: Final = 8
-"""The most levels of nested schemas; each $ref counts as one."""
+"""Deepest nesting of schemas that is read; each $ref counts as one level."""
 
 MAX_SCHEMAS: Final = 1_000
-"""Sub-schemas that are read for one value; beyond them every type is allowed."""
+"""Most sub-schemas that are read for one value. If there are more, every type is allowed."""
 
 MAX_VALUES: Final = 1_000
-"""How many values of an `enum` are read."""
+"""Most values of an `enum` that are read."""
 
 MAX_REFERENCE_CHARACTERS: Final = 1_000
-"""The most characters of a $ref; a longer one is not followed."""
+"""Most characters of a $ref; a longer one is not followed."""
 
 _ALL: Final = frozenset(KINDS)
 
 
 class ParameterTypes:
-    """The JSON types that values within one schema may have; all types if it does not say.
+    """The JSON types that values of a schema's parts may have; all types if the schema does not say.
 
-    Whoever sends a tool writes its schema: each part of it is read once, however many references lead there.
+    The schema comes from the client. Each part is read once, however many references lead to it.
 
     Args:
         root: the schema, to which its references point.
@@ -61,12 +61,12 @@ class ParameterTypes:
         self._left = 0
 
     def of_property(self, name: str) -> frozenset[str]:
-        """The types of the property `name` of an object; a property that is not named may be anything."""
+        """The possible types of an object's property `name`; a property that is not in the schema may have any type."""
         properties = self._root.get("properties")
         return self.of(properties.get(name)) if isinstance(properties, dict) else _ALL
 
     def of(self, schema: Any) -> frozenset[str]:
-        """The types of a value of `schema`, which is a part of the root."""
+        """The possible types of a value of `schema`, which is a part of the root."""
         self._left = MAX_SCHEMAS
         return self._find(schema, 0)
 
@@ -77,7 +77,7 @@ class ParameterTypes:
         if known is not None or depth > MAX_DEPTH or self._left <= 0:
             return known or _ALL
         self._left -= 1
-        # A recursive schema adds nothing at its second visit.
+        # If a recursive schema is reached again, it adds no restriction.
         self._found[id(schema)] = _ALL
         types = self._found[id(schema)] = self._read(schema, depth + 1)
         return types

@@ -1,7 +1,7 @@
 """Regular expression -> a grammar of the texts that match it as a whole.
 
-Python's own parser reads the expression, because a client means Python's language. The grammar has it in that of Rust,
-where some signs mean something else: `a++`, `[a&&b]`.
+Python's own parser reads the expression, because clients mean Python's language. The grammar has the expression in
+Rust's language, in which some signs mean something else: `a++`, `[a&&b]`.
 """
 
 import re
@@ -15,25 +15,25 @@ from tg_schema.errors import BadRequest
 MAX_REGEX_CHARACTERS = 2000
 
 MAX_STATES = 1000
-"""Characters of the expression with its counted repetitions written out: they become states of a machine."""
+"""Most characters of the expression with its counted repetitions written out: each becomes a state of an automaton."""
 
 _SUPPORTED = (
-    "regex: only characters, classes, groups, alternatives and repetitions can be kept to; leave out the rest (back "
+    "regex: only characters, classes, groups, alternatives and repetitions can be enforced; leave out the rest (back "
     "references, looking ahead or behind, word boundaries, anchors in the middle, flags)"
 )
 _CLASSES = {"DIGIT": "0-9", "SPACE": r"\x20\x09-\x0D", "WORD": r"0-9A-Z_a-z"}
 _ENDS = {"AT_BEGINNING": 0, "AT_BEGINNING_STRING": 0, "AT_END": -1, "AT_END_STRING": -1}
-"""Anchors, and the places where they have no effect, since the whole text must match anyway."""
+"""Anchors, and the index at which each has no effect, because the whole text must match anyway."""
 
 
 @lru_cache(maxsize=64)
 def regex_grammar(expression: str) -> str:
     r"""The grammar.
 
-    `\d`, `\s` and `\w` are ASCII's; `.` is any character but a line feed. Anchors may stand at the ends.
+    `\d`, `\s` and `\w` match only ASCII; `.` matches any character except a line feed. Anchors may stand at the ends.
 
     Raises:
-        BadRequest: it is no regular expression, too long, or uses something that a grammar cannot express.
+        BadRequest: it is not a regular expression, is too long, or uses something that a grammar cannot express.
     """
     if len(expression) > MAX_REGEX_CHARACTERS:
         raise BadRequest(f"regex may have {MAX_REGEX_CHARACTERS} characters")
@@ -52,12 +52,12 @@ def regex_grammar(expression: str) -> str:
 
 
 def write_pattern(body: str) -> str:
-    """A terminal of a grammar: what matches `body`, which is in Rust's language."""
+    """A terminal of a grammar that matches the pattern `body`, which is in Rust's language."""
     return f"/(?s:{body})/" if body else '""'
 
 
 def escape_text(text: str) -> str:
-    """A body that matches `text` alone."""
+    """A pattern that matches exactly `text`."""
     return "".join([_character(ord(character)) for character in text])
 
 
@@ -70,7 +70,7 @@ def _without_anchors(parsed: Any) -> list[Any]:
 
 
 def _sequence(items: Iterable[Any]) -> tuple[str, int]:
-    """The grammar of a sequence of elements, and its states."""
+    """The pattern of a sequence of elements, and its number of states."""
     parts = [_item(str(op), value) for op, value in items]
     return "".join([part for part, _ in parts]), sum([states for _, states in parts])
 
@@ -145,11 +145,11 @@ def choice_grammar(choices: tuple[str, ...]) -> str:
     """The grammar.
 
     Raises:
-        BadRequest: there are too many choices, or one is too long or no Unicode.
+        BadRequest: there are too many choices, or one is too long or not Unicode.
     """
     if len(choices) > MAX_CHOICES or any(len(choice) > MAX_CHOICE_CHARACTERS for choice in choices):
         raise BadRequest(f"choice may have {MAX_CHOICES} texts of at most {MAX_CHOICE_CHARACTERS} characters")
     if any("\ud800" <= character <= "\udfff" for choice in choices for character in choice):
         raise BadRequest("choice: a text is not Unicode")
-    # Use one pattern: of several terminals the longest would win, although a shorter choice is valid.
+    # Use a single terminal: of several, llguidance would take the longest match, although a shorter choice is valid.
     return f"start: {write_pattern('|'.join([escape_text(choice) for choice in choices]))}"

@@ -1,4 +1,4 @@
-"""Grammar of an answer -> matcher, which yields the tokens of one model that may come next."""
+"""Grammar of an answer -> matcher, which computes the tokens of one model that may come next."""
 
 import re
 import threading
@@ -11,13 +11,13 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from tg_schema.errors import BadRequest
 
 MAX_COMPILED_GRAMMARS = 32
-"""Grammars of one model that are kept compiled."""
+"""Grammars of one model that are kept compiled, at most."""
 
 MAX_LEXER_STATES = 50_000
-"""States of one grammar, of up to 2 kB each."""
+"""Most states of one grammar; a state takes up to 2 kB."""
 
 MAX_READINGS = 5000
-"""The most simultaneous positions in a grammar: an object with 1000 optional properties needs 4000."""
+"""Most simultaneous positions in a grammar: an object with 1000 optional properties needs 4000."""
 
 _LIMITS = LLParserLimits(
     max_lexer_states=MAX_LEXER_STATES,
@@ -25,16 +25,16 @@ _LIMITS = LLParserLimits(
     initial_lexer_fuel=3_000_000,
     verbose_errors=False,
 )
-"""In addition, llguidance has its own bounds for compiling (tens of milliseconds) and for each token (a few)."""
+"""Besides these, llguidance limits compiling (to tens of milliseconds) and each token (to a few milliseconds)."""
 
 
 _PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 _HEAD = '%llguidance {"no_forcing": true}\n'
-"""The model chooses the tokens of forced text. By default llguidance would choose them with the tokenizer."""
+"""Let the model choose the tokens of forced text. By default llguidance would choose them with the tokenizer."""
 
 
 class _Vocabulary:
-    """The interface that llguidance reads a vocabulary by. Its names are llguidance's."""
+    """The interface through which llguidance reads a vocabulary. llguidance defines its names."""
 
     bos_token_id = None
 
@@ -49,15 +49,15 @@ class _Vocabulary:
 
 
 class TokenGrammars:
-    """The compiled grammars of one model. Any thread may call it; a matcher belongs to one thread at a time.
+    """The compiled grammars of one model. Any thread may call this; a matcher belongs to one thread at a time.
 
     Args:
-        pieces: the bytes of each token, b"" for those that are no text: only a grammar that names one allows it.
-        end_tokens: allowed where a grammar may end, and nowhere else.
+        pieces: the bytes of each token; b"" for tokens without text, which a grammar allows only if it names them.
+        end_tokens: the tokens that are allowed exactly where a grammar may end.
 
     Attributes:
-        compile: compiles a grammar, so that `start` takes microseconds. Blocks, the first time for up to a second.
-            Raises BadRequest: it cannot be read, or is too large.
+        compile: compiles a grammar, so that `start` takes microseconds. The first time it blocks for up to a second.
+            Raises BadRequest: the grammar cannot be read, or is too large.
     """
 
     def __init__(self, pieces: Sequence[bytes], end_tokens: Collection[int]) -> None:
@@ -72,7 +72,7 @@ class TokenGrammars:
         return self.compile(grammar).deep_copy()
 
     def clear(self) -> None:
-        """Forget the compiled grammars: a grammar that reached a bound would reach it again for the next answer."""
+        """Forget the compiled grammars. One that has exceeded a limit would exceed it again in the next answer."""
         self.compile.cache_clear()
 
     def _compile_anew(self, grammar: str) -> Any:
@@ -86,10 +86,10 @@ class TokenGrammars:
 
 
 def take_begun(matcher: Any, token: int) -> None:
-    """Let a matcher take a token of an answer that is continued.
+    """Let a matcher consume a token of an answer that is continued.
 
     Raises:
-        BadRequest: the text so far is not of this form.
+        BadRequest: the text so far does not match the grammar.
     """
     if not matcher.consume_token(token):
         raise BadRequest("continuation: the text is not of the form that is asked for; ask for the whole answer")
@@ -97,7 +97,7 @@ def take_begun(matcher: Any, token: int) -> None:
 
 def _tokenizer(pieces: Sequence[bytes], end_tokens: Sequence[int]) -> LLTokenizer:
     special = {token for token, piece in enumerate(pieces) if not piece} | set(end_tokens)
-    # Give each a unique name: of several tokens with the same bytes, llguidance keeps only one.
+    # Give each a unique name: llguidance keeps only one of several tokens with the same bytes.
     names = [b"<%d>" % token if token in special else piece for token, piece in enumerate(pieces)]
     end = end_tokens[0] if end_tokens else 0
     wrapped = TokenizerWrapper(_Vocabulary(names, special, end))
@@ -110,7 +110,7 @@ def _bytes() -> LLTokenizer:
 
 
 def find_error(grammar: str) -> str | None:
-    """Why no model can write an answer of `grammar`, in llguidance's words, "" if it says nothing; None = it can."""
+    """Why no model can write an answer of `grammar`, in llguidance's words (which may be ""); None = a model can."""
     matcher = LLMatcher(_bytes(), _HEAD + grammar, log_level=0, limits=_LIMITS)
     if not matcher.is_error():
         matcher.compute_bitmask()

@@ -1,4 +1,4 @@
-"""Options and load calls -> the files of LoRA adapters, of which those loaded at run time lie in one folder."""
+"""Options and load calls -> the files of LoRA adapters. Adapters loaded at run time must be in one folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,18 +17,18 @@ AdapterName = Annotated[
         description="an adapter's name: at most 128 letters, digits, dots, dashes, underscores and slashes",
     ),
 ]
-"""A colon parts a model from its adapter, and vLLM's metrics part adapters by commas."""
+"""Names have no colon, which separates a model from its adapter, and no comma, which separates adapters in metrics."""
 
 MAX_PATH_CHARACTERS = 1_024
-"""The most characters of a load call's path."""
+"""Most characters of the path in a load call."""
 
 
 class AdapterFile(NamedTuple):
     """Where an adapter is.
 
     Attributes:
-        path: on this machine.
-        root: the same path as its operator wrote it.
+        path: the file on this machine.
+        root: the path as the operator or the load call wrote it.
     """
 
     path: Path
@@ -40,7 +40,7 @@ def find_adapter_files(adapters: Mapping[str, str], *, fetch: bool = True) -> di
 
     Args:
         adapters: paths, or files of the Hugging Face hub, by name.
-        fetch: False leaves out those that have not been downloaded, but could be.
+        fetch: False leaves out adapters that are not downloaded yet, but could be.
 
     Raises:
         TgError: as `model_file`; `option` has the adapter's name.
@@ -62,13 +62,13 @@ def find_loaded_file(folder: str, name: str, path: str) -> AdapterFile:
     """The file that a load call names.
 
     Args:
-        folder: adapters may be loaded from it, and from the folders below.
-        name: the new adapter's.
+        folder: the folder from which adapters may be loaded, with its subfolders.
+        name: the new adapter's name.
         path: absolute, or relative to `folder`.
 
     Raises:
-        BadRequest: the name has other characters than letters, digits, `._/-`; or the path leads out of the folder, by
-            symbolic links too.
+        BadRequest: the name has other characters than letters, digits and `._/-`; or the path leads out of the folder,
+            perhaps by symbolic links.
         NotFound: there is no such file.
     """
     try:
@@ -77,11 +77,11 @@ def find_loaded_file(folder: str, name: str, path: str) -> AdapterFile:
         raise BadRequest("lora_name may have 128 letters, digits, dots, dashes, slashes and underscores") from None
     root = Path(folder).expanduser().resolve()
     try:
-        # The answer to a client's call must not reveal which files exist elsewhere on this machine.
+        # A client must not learn from the answer which files exist elsewhere on this machine.
         file = (root / path).resolve()
         if not file.is_relative_to(root):
             raise BadRequest("lora_path must be a file in the folder from which adapters may be loaded")
-        # Normalize the path, which travels with each heartbeat: repeated "./" would make it arbitrarily long.
+        # Limit the path's length, since it travels with each heartbeat: repeated "./" would make it arbitrarily long.
         exists = len(path) <= MAX_PATH_CHARACTERS and file.is_file()
     except (OSError, ValueError, RuntimeError):
         exists = False

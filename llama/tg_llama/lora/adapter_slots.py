@@ -1,4 +1,4 @@
-"""Names of LoRA adapters -> adapters in memory: each is loaded for its first request, and a few stay."""
+"""Names of LoRA adapters -> adapters in memory: each is loaded for its first request, and some stay loaded."""
 
 import asyncio
 import threading
@@ -17,33 +17,33 @@ from tg_schema import TgError
 from tg_schema.errors import BadRequest, Internal, NotFound, RateLimited, Unavailable
 
 MAX_KNOWN = 1_000
-"""The most adapters of one model; no more are loaded at run time, since each heartbeat names all of them."""
+"""Most adapters of one model, because each heartbeat names all of them. Load calls beyond it are refused."""
 
 MAX_NAMED = 20
-"""Adapters that an error names."""
+"""Most adapters that an error lists."""
 
 MAX_NAME_CHARACTERS = 64
-"""The most characters of a name that an error repeats."""
+"""Most characters of a name that an error repeats."""
 
 log = structlog.get_logger()
 
 
 class _Source(Struct, eq=False):
-    """A known adapter: another one, if the same name is unloaded and loaded again."""
+    """A known adapter. If a name is unloaded and loaded again, it gets a new source."""
 
     name: str
     file: AdapterFile
 
 
 class _Resident(Struct, eq=False):
-    """An adapter that is in memory, or on its way there."""
+    """An adapter that is in memory, or is being loaded."""
 
     adapter: Adapter | None = None
     users: int = 0
 
 
 class Lease:
-    """An adapter in use: it stays in memory until each lease of it is released. Any thread may release it."""
+    """An adapter in use. It stays in memory until all its leases are released. Any thread may release one."""
 
     def __init__(self, slots: "AdapterSlots", resident: _Resident, adapter: Adapter) -> None:
         self.adapter = adapter
@@ -52,13 +52,13 @@ class Lease:
         self._released = False
 
     def again(self) -> Self:
-        """A further lease of the same adapter, while this one is not released."""
+        """Another lease of the same adapter; call it before this one is released."""
         with self._slots.lock:
             self._resident.users += 1
         return type(self)(self._slots, self._resident, self.adapter)
 
     def release(self) -> None:
-        """Note that the holder's context no longer uses the adapter; may be called more than once."""
+        """Note that the holder no longer uses the adapter; may be called more than once."""
         with self._slots.lock:
             if self._released:
                 return
@@ -77,7 +77,7 @@ class _Waiter:
         self.done = asyncio.Event()
 
     def finish(self, end: Lease | TgError) -> bool:
-        """Wake the request; any thread may call it. False if its loop is closed, so it waits no more."""
+        """Wake the request; any thread may call this. Returns False if its loop is closed, so that nobody waits."""
         self.end = end
         try:
             self._loop.call_soon_threadsafe(self.done.set)
@@ -87,15 +87,15 @@ class _Waiter:
 
 
 class AdapterSlots:
-    """The adapters of one model. Any thread may call everything but `acquire` and `add`, which belong to a loop.
+    """The adapters of one model. Any thread may call all methods but `acquire` and `add`, which belong to a loop.
 
-    A slot is given to the adapter whose first request waits longest. If all slots are taken, the least recently used
-    adapter without a request is unloaded; if all have requests, the one that was loaded first takes no more, and is
-    unloaded when its last one has ended. So an adapter waits at most for the running answers of the adapters before it.
+    A free slot goes to the adapter whose first request has waited longest. If no slot is free, the least recently used
+    adapter without requests is unloaded. If all have requests, the one that was loaded first takes no more, and is
+    unloaded when its last request ends. So an adapter waits at most for the running answers of the adapters before it.
 
     Args:
-        model: must outlive them.
-        files: the file of each adapter that is known from the beginning.
+        model: the model, which must outlive this.
+        files: the file of each adapter that is known from the start.
         resident: the most adapters in memory.
         waiting: requests that may wait for a slot.
 
@@ -119,7 +119,7 @@ class AdapterSlots:
 
     @property
     def roots(self) -> dict[str, str]:
-        """The adapters that can be asked for, and where each is from."""
+        """The adapters that can be requested, and the path of each as it was written."""
         with self.lock:
             return {name: source.file.root for name, source in self._sources.items()}
 
@@ -131,15 +131,15 @@ class AdapterSlots:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The adapter of each request that waits for it."""
+        """The adapter's name of each request that waits for one."""
         with self.lock:
             return tuple(waiter.source.name for waiter in self._waiting)
 
     async def acquire(self, name: str) -> Lease:
-        """The adapter, as soon as it is in memory. A cancelled wait leaves nothing behind.
+        """A lease of the adapter, as soon as it is in memory. A cancelled wait leaves nothing behind.
 
         Raises:
-            NotFound: no adapter has this name; the message lists those that there are.
+            NotFound: no adapter has this name; the message lists the known ones.
             RateLimited: too many requests wait.
             Unavailable: its file cannot be loaded, or the model is closed.
         """
@@ -163,10 +163,10 @@ class AdapterSlots:
         raise waiter.end or Internal("an adapter's request was woken without it")
 
     async def add(self, name: str, file: AdapterFile) -> None:
-        """Make a further adapter known; it is loaded to see that it can be, and stays if there is a free slot.
+        """Make another adapter known. It is loaded as a test, and stays loaded if there is a free slot.
 
         Raises:
-            BadRequest: the name is taken, there are `MAX_KNOWN`, or the file cannot be loaded.
+            BadRequest: the name is taken, there are already `MAX_KNOWN`, or the file cannot be loaded.
             Unavailable: the model is closed.
         """
         with self.lock:
@@ -175,7 +175,7 @@ class AdapterSlots:
         await asyncio.wrap_future(loaded)
 
     def remove(self, name: str) -> None:
-        """Forget an adapter. Its running answers, and those that wait for it, go on; then its memory is freed.
+        """Forget an adapter. Answers that use it or wait for it go on; then its memory is freed.
 
         Raises:
             NotFound: as `acquire`.
@@ -186,7 +186,7 @@ class AdapterSlots:
             self._drop_if_idle(source)
 
     def close(self) -> None:
-        """Refuse what waits, and free everything. No context may have an adapter in use."""
+        """Refuse waiting requests, and free everything. No context may use an adapter any more."""
         with self.lock:
             self._closed = True
             waiting, self._waiting = self._waiting, deque()
@@ -199,7 +199,7 @@ class AdapterSlots:
         self._residents.clear()
 
     def arrange(self) -> None:
-        """Give waiting requests the adapters that they can have now, in order; under `lock`."""
+        """Give waiting requests, in order, the adapters that are available now. Call it under `lock`."""
         if self._closed:
             return
         promised: set[_Source] = set()
@@ -222,7 +222,7 @@ class AdapterSlots:
             resident.users += 1
 
     def _make_room(self, source: _Source, promised: set[_Source]) -> bool:
-        """Begin to load `source`; if no slot is free, reserve the slot of another adapter for it."""
+        """Begin to load `source`. If no slot is free, reserve the slot of another adapter for it."""
         victim = None
         if len(self._residents) >= self.resident_limit:
             idle = (each for each, it in self._residents.items() if it.adapter is not None and not it.users)
@@ -242,7 +242,7 @@ class AdapterSlots:
         return 0 if adapter is None else adapter.number
 
     def _load(self, source: _Source, resident: _Resident, freed: Adapter | None) -> None:
-        """In the loader's thread."""
+        """Load an adapter for its waiting requests; runs in the loader's thread."""
         try:
             with translate_defects(Internal, "an adapter could not be loaded", "llama.adapter_defect", log):
                 if freed is not None:
@@ -255,8 +255,8 @@ class AdapterSlots:
         log.info("adapter.loaded", adapter=source.name)
         with self.lock:
             resident.adapter = adapter
-            # Serve all waiting requests of this adapter at once, even before older ones of others: a load for each
-            # would take far longer.
+            # Serve all waiting requests for this adapter at once, even before older requests for others: one load for
+            # each would take far longer.
             for waiter in self._waiting_for(source):
                 self._grant(waiter, resident, adapter)
             self.arrange()
@@ -270,7 +270,7 @@ class AdapterSlots:
             self.arrange()
 
     def _try_load(self, source: _Source) -> None:
-        """In the loader's thread."""
+        """Load an adapter to test its file; runs in the loader's thread."""
         try:
             adapter = self._model.load_adapter(source.name, source.file.path)
         except Unavailable as error:

@@ -1,4 +1,4 @@
-"""The packaged model, which both providers run."""
+"""The packaged model, which both providers of this package can run."""
 
 from tg_llama.models.demo_file import DEMO_MODEL
 

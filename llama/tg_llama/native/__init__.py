@@ -1,4 +1,4 @@
-"""llama.cpp -> Python: its models, what evaluates them, and an adapter's weights."""
+"""llama.cpp -> Python: models, contexts, samplers and adapters."""
 
 from tg_llama.native.model import Model
 from tg_llama.native.model_load import ModelLoad

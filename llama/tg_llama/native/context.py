@@ -1,4 +1,4 @@
-"""Engine -> llama.cpp: one context, whose sequences are numbered 0 to n - 1 without gaps; its tokens or vectors."""
+"""Engine -> llama.cpp: one context, which returns logits or vectors. Its sequences are numbered 0 to n - 1, no gaps."""
 
 import ctypes
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ _logits = hold_interpreter_lock(native.llama_get_logits_ith)
 _Sequence = ctypes.POINTER(ctypes.c_int32)
 
 MAX_SCORED_BYTES = 32 * 1024 * 1024
-"""Memory for the logits of tokens that are scored in one step."""
+"""Memory for the logits of tokens that are scored in one step, in bytes."""
 
 MAX_LOGITS_BYTES = 64 * 1024 * 1024
-"""Memory for the logits of a step, which llama.cpp computes for each token beside its vector."""
+"""Memory for the logits of a step of vectors, in bytes: llama.cpp computes logits for each token besides its vector."""
 
 MAX_TEXTS = 64
-"""Texts of one step."""
+"""Most texts of one step."""
 
 MIN_ROWS = 16
 
@@ -34,10 +34,10 @@ class Context:
 
     Each sequence has separate memory (`kv_unified` off), so that a token attends only to its own stream, and a stream's
     floating point sums do not depend on its neighbours. llama.cpp evaluates such sequences together only if their
-    numbers are consecutive: `copy` closes a gap.
+    numbers are consecutive: `copy` can close a gap.
 
     Attributes:
-        outputs: rows of a step that may give logits.
+        outputs: the most rows of a step that can give logits.
     """
 
     def __init__(self, model: Weights, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
@@ -46,10 +46,10 @@ class Context:
         Raises:
             Unavailable: there is not enough memory.
         """
-        # One row for each stream, and rows for tokens that are scored.
+        # One row for each stream, plus rows for tokens that are scored.
         self.outputs = sequences + min(batch, MAX_SCORED_BYTES // (4 * model.vocabulary))
         wanted = self._settings(sequences, tokens)
-        # Set both to the same value, or llama.cpp would evaluate one step in several runs.
+        # Set both to the same value, or llama.cpp would split one step into several runs.
         wanted.n_batch = wanted.n_ubatch = batch
         wanted.n_threads = wanted.n_threads_batch = threads
         self.pointer = native.llama_init_from_model(model.pointer, wanted)
@@ -65,11 +65,11 @@ class Context:
         self._allocate(sequences, batch)
 
     def _settings(self, sequences: int, tokens: int) -> Any:
-        """llama.cpp's parameters, but for the sizes of a step."""
+        """llama.cpp's parameters, except the sizes of a step."""
         wanted = native.llama_context_default_params()
         wanted.n_ctx = sequences * tokens
         wanted.n_seq_max = sequences
-        # A step wants the logits of one row per stream; a vocabulary's worth of floats for each token would be huge.
+        # Reserve logits only for the rows that need them: a vocabulary's worth of floats for each token would be huge.
         wanted.n_outputs_max = self.outputs
         wanted.kv_unified = False
         wanted.no_perf = True
@@ -82,7 +82,7 @@ class Context:
         self._sequence: Any = (_Sequence * batch)()
         # Each row belongs to exactly one sequence, so the same ones serve every batch.
         self._one = (ctypes.c_int32 * batch)(*[1] * batch)
-        # Made once: llama.cpp takes a pointer per row, and creating them in each step costs more than the copying.
+        # Create these once: llama.cpp takes a pointer per row, and creating them in each step costs more than copying.
         self._pointers = [ctypes.pointer(ctypes.c_int32(number)) for number in range(sequences)]
         self._batch = native.llama_batch(
             n_tokens=0,
@@ -116,7 +116,7 @@ class Context:
         return int(self._evaluate(self.pointer, self._batch))
 
     def use(self, adapter: Adapter | None) -> None:
-        """Evaluate with `adapter` from here on; None = the base model. A change costs the next step about 1 ms."""
+        """Evaluate with `adapter` from now on; None = the base model. A change costs the next step about 1 ms."""
         if adapter is self._adapter:
             return
         self._adapter = adapter
@@ -124,14 +124,14 @@ class Context:
         native.llama_set_adapters_lora(self.pointer, pointers, int(adapter is not None), (ctypes.c_float * 1)(1.0))
 
     def logits(self, row: int) -> Floats:
-        """The logits of batch row `row`, valid until the next `decode`; changes are seen by samplers."""
+        """The logits of batch row `row`, valid until the next `decode`. Samplers see changes of the array."""
         pointer = _logits(self.pointer, row)
         numbers: Floats = np.ctypeslib.as_array(pointer, (self._vocabulary,))
         return numbers
 
     def keep(self, sequence: int, tokens: int) -> int:
-        """Forget a sequence from token `tokens` on; returns how many it still has, `tokens` or 0."""
-        # A recurrent memory, or one with a sliding window, cannot be cut: such a sequence goes as a whole.
+        """Forget a sequence from token `tokens` on. Returns how many tokens remain: `tokens`, or 0."""
+        # A recurrent memory, or one with a sliding window, cannot be cut: such a sequence is removed as a whole.
         if tokens and self._divisible and _remove(self._memory, sequence, tokens, -1):
             return tokens
         _remove(self._memory, sequence, -1, -1)
@@ -143,13 +143,13 @@ class Context:
         Raises:
             Internal: llama.cpp rejected the copy, although there is memory for it.
         """
-        # Do not use `llama_memory_seq_cp`: between two memories it copies all of both, used or not, and only in the
-        # next step, so an earlier read of the target would get old content.
+        # Do not use `llama_memory_seq_cp`: between two memories it copies both whole, used or not, and only in the next
+        # step, so that an earlier read of the target would get old content.
         if not self.restore(target, self.save(source)):
             raise Internal("the memory of a stream could not be copied")
 
     def save(self, sequence: int) -> State:
-        """A copy of a sequence's memory, for any context of the same model."""
+        """A copy of a sequence's memory, which any context of the same model can restore."""
         room = native.llama_state_seq_get_size(self.pointer, sequence)
         state: State = (ctypes.c_ubyte * room)()
         native.llama_state_seq_get_data(self.pointer, state, room, sequence)
@@ -191,12 +191,12 @@ class VectorContext(Context):
     @override
     def _settings(self, sequences: int, tokens: int) -> Any:
         wanted = super()._settings(sequences, tokens)
-        # One memory for all texts: one of them may go on from the step before, the others fill the batch.
+        # Share one memory among all texts: one of them may continue from the previous step, the others fill the batch.
         wanted.kv_unified = True
         wanted.n_ctx = tokens + self.rows
         wanted.n_outputs_max = self.rows
         wanted.embeddings = True
-        # Pool here, since llama.cpp can only pool a text that fits into one step.
+        # Do the pooling here, since llama.cpp can only pool a text that fits into one step.
         wanted.pooling_type = native.LLAMA_POOLING_TYPE_NONE
         return wanted
 

@@ -15,10 +15,10 @@ import structlog
 from tg_schema.errors import Unavailable
 
 SPIN_TURNS = "1000"
-"""How often a step's thread polls for the others before it sleeps: for some ten microseconds."""
+"""How often a step's thread polls for the other threads before it sleeps: for about ten microseconds."""
 
 _LEAN_BUILD = Path(__file__).with_suffix(".cmake")
-"""Read by CMake, it lets llama.cpp compile only what is loaded here. The Makefile names it, too."""
+"""A file for CMake, which makes llama.cpp compile only what is loaded here. The Makefile names it, too."""
 
 _BUILD = f"CMAKE_ARGS={quote(f'-DCMAKE_PROJECT_llama.cpp_INCLUDE={_LEAN_BUILD}')}"
 _ABSENT = (
@@ -26,8 +26,8 @@ _ABSENT = (
     f'two minutes; run: {_BUILD} pip install "tokengrid-llama[cpp]"'
 )
 
-# OpenMP's default is a thousand times that. While another process uses one of the cores, the step's other threads would
-# spin at each of its hundreds of barriers. OpenMP reads it as it is loaded.
+# OpenMP's default is a thousand times as much. While another process uses one of the cores, the step's other threads
+# would spin at each of its hundreds of barriers. OpenMP reads this variable while it is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_TURNS)
 
 try:
@@ -43,7 +43,7 @@ ERROR_LEVEL = 4
 log = structlog.get_logger()
 
 native: Any = llama_cpp
-"""The binding; its types are not usable."""
+"""The binding; its type hints are not usable."""
 
 
 def _on_log(level: int, text: bytes, _data: object) -> None:
@@ -57,9 +57,9 @@ native.llama_backend_init()
 
 
 def hold_interpreter_lock(function: Any) -> Callable[..., Any]:
-    """The same native function, called without releasing the interpreter lock.
+    """The same native function, but called without releasing the interpreter lock.
 
-    A call of a few microseconds must not release the lock to the event loop's thread: getting it back may take five
+    A call of a few microseconds must not hand the lock to the event loop's thread: getting it back may take five
     milliseconds (`sys.getswitchinterval`), once for every token.
     """
     address = ctypes.cast(function, ctypes.c_void_p).value or 0

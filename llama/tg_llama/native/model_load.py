@@ -1,4 +1,4 @@
-"""GGUF file -> llama.cpp's model: a load in any thread, which can be aborted and ends before the process does."""
+"""GGUF file -> llama.cpp's model. A load may run in any thread, can be aborted, and ends before the process does."""
 
 import atexit
 import threading
@@ -9,22 +9,22 @@ from tg_llama.native.library import native
 from tg_schema.errors import Unavailable
 
 ABORT_SECONDS = 5.0
-"""Seconds that an ending process waits for its loads: llama.cpp looks between two tensors whether to go on."""
+"""Seconds that an exiting process waits for its loads. llama.cpp checks after each tensor whether to go on."""
 
 
 class ModelLoad:
-    """One opening of a model; `abort` may be called in any thread."""
+    """One load of a model; any thread may call `abort`."""
 
     def __init__(self) -> None:
         self._aborted = threading.Event()
         self._ended = threading.Event()
 
     def run(self, path: Path, *, weights: bool) -> Any:
-        """The pointer to the loaded model. Blocks.
+        """Load the model and return llama.cpp's pointer to it. Blocks.
 
         Args:
             path: the file.
-            weights: False reads only the metadata, quickly, and checks that the file is complete.
+            weights: False reads only the metadata, which is quick, and checks that the file is complete.
 
         Raises:
             Unavailable: the load was aborted, or llama.cpp cannot load the file.
@@ -44,7 +44,7 @@ class ModelLoad:
         return pointer
 
     def abort(self) -> None:
-        """End the load soon; one that has ended is unaffected."""
+        """End the load soon. Does nothing if it has ended."""
         self._aborted.set()
 
     def _abort_and_wait(self) -> None:
@@ -55,6 +55,6 @@ class ModelLoad:
         settings = native.llama_model_default_params()
         if not weights:
             settings.no_alloc = True
-            settings.load_mode = native.LLAMA_LOAD_MODE_NONE  # no_alloc excludes the other settings
+            settings.load_mode = native.LLAMA_LOAD_MODE_NONE  # no_alloc cannot be combined with the other modes
         settings.progress_callback = native.llama_progress_callback(lambda _progress, _data: not self._aborted.is_set())
         return settings

@@ -20,11 +20,11 @@ _accept = hold_interpreter_lock(native.llama_sampler_accept)
 class Sampler:
     """Belongs to the engine's thread.
 
-    The presence and frequency penalties count only the answer's tokens, the repetition penalty the prompt's too.
+    Presence and frequency penalties count only the answer's tokens; the repetition penalty counts the prompt's too.
     """
 
     def __init__(self, model: Weights, settings: SamplerSettings, longest: int, prompt: Sequence[int] = ()) -> None:
-        """`longest` is the most tokens of the answer, for which penalties allocate memory at once."""
+        """`longest` is the most tokens of the answer. Penalties allocate memory for all of them at once."""
         self.chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
         if settings.logit_bias:
             self._add(_logit_bias(settings.logit_bias, model.vocabulary))
@@ -36,11 +36,11 @@ class Sampler:
                     model.vocabulary, longest, 1.0, settings.frequency_penalty, settings.presence_penalty
                 )
             )
-        # One token is left; the chain would sort the whole vocabulary to find it.
+        # A greedy sampler leaves one token. The chain below would sort the whole vocabulary to find it.
         if settings.is_greedy:
             self._add(native.llama_sampler_init_greedy())
             return
-        # Use llama.cpp's usual order: each sampler chooses among the tokens that the one before has left.
+        # Use llama.cpp's usual order: each sampler chooses among the tokens that the previous one has left.
         if settings.top_k:
             self._add(native.llama_sampler_init_top_k(settings.top_k))
         if settings.typical_p < 1:
@@ -90,17 +90,17 @@ _Tokens = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 
 
 class GrammarSampler(Sampler):
-    """Chooses freely first, and asks the grammar for its tokens only if it forbids the chosen one.
+    """Chooses a token freely first. Only if the grammar forbids it, it chooses among the grammar's tokens.
 
-    Asking the grammar about one token costs a microsecond or two, about a whole vocabulary ten times as much, and it
-    releases the interpreter lock.
+    Asking the grammar about one token costs a microsecond or two. Asking about a whole vocabulary costs ten times as
+    much, and releases the interpreter lock.
     """
 
     def __init__(
         self, model: Weights, settings: SamplerSettings, longest: int, grammar: str, prompt: Sequence[int] = ()
     ) -> None:
         """Raises: BadRequest, if `grammar` cannot be read."""
-        # First, since this may fail, and leaves nothing to free then.
+        # Do this first, since it may fail, and nothing must be freed then.
         self._matcher = model.grammars.start(grammar)
         super().__init__(model, settings, longest, prompt)
         self._grammars = model.grammars
@@ -118,7 +118,7 @@ class GrammarSampler(Sampler):
             token = self._choose(self._allowed(logits), logits)
         if token not in self._end_tokens:
             self._matcher.consume_token(token)
-        # `llama_sampler_sample` would do this by itself, but it leaves no room for a look at the grammar in between.
+        # `llama_sampler_sample` would call this itself, but the grammar must be asked in between.
         _accept(self.chain, token)
         return token
 
@@ -128,12 +128,12 @@ class GrammarSampler(Sampler):
         super().accept(token)
 
     def _allowed(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> _Tokens:
-        """The tokens that the grammar allows next, except barred ones."""
+        """The tokens that the grammar allows next, except those whose logit is minus infinity."""
         self._matcher.unsafe_compute_mask_ptr(self._bits.ctypes.data, self._bits.nbytes)
-        # After an error the mask has the end tokens, as if the answer were whole.
+        # After an error the mask allows the end tokens, as if the answer were complete.
         if self._matcher.is_error():
             self._grammars.clear()
-            raise ProtocolError("the form of the answer takes too much work to keep to; use a simpler one")
+            raise ProtocolError("the form of the answer takes too much work to enforce; use a simpler one")
         bits = np.unpackbits(self._bits.view(np.uint8), count=len(self._every), bitorder="little")
         allowed: _Tokens = self._every[(bits != 0) & np.isfinite(logits)]
         if not len(allowed):
@@ -150,7 +150,7 @@ class GrammarSampler(Sampler):
 
 
 def _array(candidates: np.ndarray[tuple[int, ...], np.dtype[np.void]]) -> ctypes.Structure:
-    """The native view of `candidates`, which must outlive it."""
+    """A native view of `candidates`, which must outlive the view."""
     pointer = candidates.ctypes.data_as(ctypes.POINTER(native.llama_token_data))
     array: ctypes.Structure = native.llama_token_data_array(pointer, len(candidates), -1, False)
     return array

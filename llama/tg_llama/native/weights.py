@@ -1,4 +1,4 @@
-"""GGUF files -> the weights, the vocabulary and the chat template of a model, and what a LoRA adapter adds to them."""
+"""GGUF files -> a model's weights, vocabulary and chat template, and the weights of LoRA adapters."""
 
 import ctypes
 import threading
@@ -16,24 +16,24 @@ _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
 
 _POOLINGS: dict[str, OwnPooling] = {"2": "cls", "3": "last"}
-"""`LLAMA_POOLING_TYPE_*` in llama.h, as metadata are read."""
+"""`LLAMA_POOLING_TYPE_*` of llama.h, as the file's metadata spell it."""
 
 LONG_TEXT_CHARACTERS = 4096
-"""Bytes of text from which tokenizing releases the interpreter lock."""
+"""Bytes of text from which on tokenizing releases the interpreter lock."""
 
 MAX_PIECE_BYTES = 1024
-"""Bytes of one token's text that are read; no vocabulary has longer ones."""
+"""Bytes of one token's text that are read; no vocabulary has longer tokens."""
 
 
 class Weights:
-    """A loaded GGUF model. Any thread may call everything but `close`.
+    """A loaded GGUF model. Any thread may call all methods but `close`.
 
     Attributes:
         context_length: tokens of context that the model was trained with.
         size: bytes of its weights.
-        writes: whether it writes text; otherwise it is an encoder, which only gives vectors.
+        writes: whether it generates text; otherwise it is an encoder, which only gives vectors.
         dimensions: numbers in the vector of a token.
-        pooling: how its author pools vectors.
+        pooling: the pooling that its author chose.
         vocabulary: the number of its tokens.
         pieces: the bytes of each token, b"" for control tokens.
         longest_piece: bytes of the longest one.
@@ -48,8 +48,8 @@ class Weights:
 
         Args:
             path: the file.
-            weights: False reads only the metadata, quickly, and checks that the file is complete.
-            load: can be aborted while this blocks; None = nobody aborts it.
+            weights: False reads only the metadata, which is quick, and checks that the file is complete.
+            load: the load, which others can abort while this blocks; None = nobody aborts it.
 
         Raises:
             Unavailable: the file cannot be read, or is not a model that llama.cpp can run; or the load was aborted.
@@ -97,7 +97,7 @@ class Weights:
         )
 
     def _metadata(self, key: str) -> str:
-        """The file's value of `key`, which belongs to its architecture; "" if it has none."""
+        """The metadata value of `key` in the section of the file's architecture; "" if it has none."""
         buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
         architecture = self._metadata_at("general.architecture", buffer)
         return self._metadata_at(f"{architecture}.{key}", buffer)
@@ -117,7 +117,7 @@ class Weights:
         return int(native.llama_vocab_bos(self.vocab)) if wanted else None
 
     def special_text(self, token: int) -> str:
-        """The text of `token` in a template; "" for -1, which means none in llama.cpp."""
+        """The text of `token` in a template; "" for -1, llama.cpp's number for no token."""
         return "" if token < 0 else native.llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace")
 
     @property
@@ -131,7 +131,7 @@ class Weights:
         return self.special_text(native.llama_vocab_eos(self.vocab))
 
     def detokenize(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; a control token is its name, and bytes that are not UTF-8 become U+FFFD.
+        """The text of `ids`. A control token gives its name; bytes that are not UTF-8 become U+FFFD.
 
         Raises:
             Unavailable: the model is closed.
@@ -169,13 +169,13 @@ class Weights:
                 raise Unavailable("the model is being shut down; ask again")
             count = cut(self.vocab, raw, len(raw), tokens, room, ends, special)
         if count < 0:
-            raise BadRequest("the prompt cannot be cut into this model's tokens")
+            raise BadRequest("the prompt cannot be tokenized for this model")
         return list(tokens[:count])
 
     def close(self) -> None:
         """Free the weights; no context may use them afterwards."""
         with self._lock:
-            # Under the lock: another thread may be tokenizing a prompt with this vocabulary.
+            # Hold the lock: another thread may be tokenizing a prompt with this vocabulary.
             pointer, self.pointer = self.pointer, None
             if pointer:
                 native.llama_model_free(pointer)

@@ -1,4 +1,4 @@
-"""Tools of a request -> the same, whose texts have no words but the conversation's: for a model that cannot spell."""
+"""Tools of a request -> the same, restricted to words of the conversation: for a model that cannot spell."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,17 +10,17 @@ from tg_llama.grammar import ANNOTATIONS
 from tg_schema import Message, Tool
 
 MAX_WORDS = 300
-"""The words that a text may be made of, the last ones of the conversation."""
+"""Most words that a text may use; they are the last ones of the conversation."""
 
 _WORD = re.compile(r"(?<!\w)\w{1,40}(?!\w)")
 _FIRST, _BETWEEN, _LAST = r"[-(./@]{0,2}", r"[-+*/(). ,:'@]{1,5}", r"[)./]{0,2}"
-"""The signs before, between and after words."""
+"""Punctuation before, between and after words."""
 
 
 def let_copy(tools: Sequence[Tool], turns: Iterable[Message]) -> tuple[Tool, ...]:
-    """The tools, with a pattern for each argument that may be any text: words of `turns`, and signs between them.
+    """The tools, with a pattern for each argument that may be any text: words of `turns` with punctuation between them.
 
-    A conversation without words, and an argument whose schema says more than its type, stay as they are.
+    If the conversation has no words, or an argument's schema says more than its type, nothing is changed there.
     """
     said = [word for turn in turns if turn.role != "assistant" for word in _WORD.findall(turn.text)]
     if not said:
@@ -39,5 +39,5 @@ def _held(parameters: dict[str, Any], pattern: str) -> dict[str, Any]:
 
 
 def _is_text(schema: object) -> bool:
-    """Whether a schema allows any text, and nothing else."""
+    """Whether a schema allows any text and nothing else."""
     return isinstance(schema, dict) and schema.get("type") == "string" and schema.keys() <= ANNOTATIONS | {"type"}

@@ -1,4 +1,4 @@
-"""A call as Python writes it -> the name and the JSON text of its arguments: `name(key=value, ...)`, literals alone."""
+"""A call in Python's syntax, `name(key=value, ...)` with literals as values -> its name, and its arguments as JSON."""
 
 import math
 import re
@@ -23,10 +23,10 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError, O
 
 
 def read_python_call(text: str) -> tuple[str, str] | None:
-    """The name and the arguments of a whole call; None if it is none.
+    """The name and the arguments of a complete call; None if the text is not one.
 
-    Arguments are named, and literals: texts, numbers, lists, tuples, dictionaries with keys that are texts, and
-    Python's or JSON's words. Whatever else Python would compute is no call. It takes microseconds for each value.
+    Arguments must be named, and literals: texts, numbers, lists, tuples, dictionaries with texts as keys, and the
+    constants of Python or JSON. Other expressions make it no call. Reading takes microseconds for each value.
     """
     head = _HEAD.match(text)
     if head is None:
@@ -40,7 +40,7 @@ def read_python_call(text: str) -> tuple[str, str] | None:
 
 
 class _Translation:
-    """The text of a call's arguments, from behind the bracket on, as JSON. Raises ValueError where it cannot be."""
+    """The text of a call's arguments, after the opening bracket, as JSON. Raises ValueError if it has no such form."""
 
     def __init__(self, text: str, at: int) -> None:
         self._text = text
@@ -62,14 +62,14 @@ class _Translation:
         return "".join([*self._out, "}"])
 
     def _closes(self) -> bool:
-        """Whether the call ends here; a comma before the bracket says nothing."""
+        """Whether the call ends here. A comma before the closing bracket is ignored."""
         found = re.compile(r"\s*\)\s*").fullmatch(self._text, self._at)
         if found and self._out[-1] == ", ":
             self._out.pop()
         return found is not None
 
     def _value(self) -> None:
-        """Read one value, and the comma behind it if there is one."""
+        """Read one value, and the comma after it if there is one."""
         while True:
             token = _TOKEN.match(self._text, self._at)
             if token is None:
@@ -103,7 +103,7 @@ class _Translation:
         if self._out[-1] == ", ":
             self._out.pop()
         if opened == "(" and not comma and at + 1 < len(self._out):
-            # Brackets around one value are no tuple.
+            # Brackets around a single value without a comma are not a tuple.
             self._out[at] = ""
             return ""
         return "}" if sign == "}" else "]"
@@ -132,7 +132,7 @@ def _number(text: str) -> str:
 
 def _unescape(text: str) -> str:
     plain = _ESCAPE.sub(_escaped, text)
-    # JSON writes characters beyond 16 bits as two escapes.
+    # JSON writes a character beyond 16 bits as two escapes.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16") if "\\u" in text else plain
 
 

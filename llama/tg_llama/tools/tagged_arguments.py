@@ -1,4 +1,4 @@
-"""Arguments between tags -> JSON text, while the model writes them: `<parameter=KEY>VALUE</parameter>` for each."""
+"""Arguments between tags -> JSON text, while the model writes them: one `<parameter=KEY>VALUE</parameter>` for each."""
 
 import re
 from typing import Final
@@ -12,19 +12,19 @@ from tg_schema.object_end import ObjectEnd
 
 
 class JsonArguments:
-    """Reads the arguments of one call, which are one JSON value: their text is passed on as it is."""
+    """Reads the arguments of one call that are already one JSON value, and passes their text on unchanged."""
 
     def __init__(self) -> None:
         self._end = ObjectEnd()
 
     def read(self, text: str) -> tuple[str, str | None]:
-        """Add text; return the JSON text that it makes, and what comes after the arguments, None while they go on."""
+        """Add text. Returns the JSON text that it adds, and the text after the arguments, or None while they go on."""
         end = self._end.feed(text)
         return (text, None) if end < 0 else (text[:end], text[end:])
 
 
 def overlap(text: str, mark: str) -> int:
-    """Length of the longest end of `text` that is the beginning of `mark`."""
+    """The length of the longest end of `text` that is a beginning of `mark`."""
     return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)
 
 
@@ -33,21 +33,21 @@ CLOSE: Final = "</parameter>"
 MAX_KEY_CHARACTERS: Final = 200
 
 _STRING: Final = frozenset({"string"})
-# Templates may write JSON's words as Python does, and models follow their template.
+# Templates may write JSON's constants as Python does, and models imitate their template.
 _WORDS: Final = {"True": "true", "False": "false", "None": "null"}
 
 
 class TaggedArguments:
-    """Reads the arguments of one call.
+    """Reads the arguments of one call that are written between tags.
 
-    The number 5 and the string "5" have the same text, so the tool's schema decides a value's type. A value whose
-    schema allows strings alone is passed on while it is written; others are complete first. One line feed after the
-    opening tag, and one before the closing tag, are not part of a value. It ends at the first closing tag. If a
-    parameter is repeated, the first value counts.
+    The number 5 and the string "5" look the same in a tag, so the tool's schema decides a value's type. A value whose
+    schema allows only strings is passed on while it is written; other values must be complete first. One line feed
+    after the opening tag, and one before the closing tag, do not belong to the value. A value ends at the first closing
+    tag. If a parameter is repeated, the first value counts.
 
     Args:
         types: the types of the tool's arguments.
-        ends: the tags of which the first ends the arguments. They are not read.
+        ends: tags; the first of them that comes ends the arguments. It is not read.
     """
 
     def __init__(self, types: ParameterTypes, ends: tuple[str, ...]) -> None:
@@ -65,7 +65,7 @@ class TaggedArguments:
         self._types: frozenset[str] = frozenset()
 
     def read(self, text: str) -> tuple[str, str | None]:
-        """Add text; return the JSON text that it makes, and what comes after the arguments, None while they go on."""
+        """Add text. Returns the JSON text that it adds, and the text after the arguments, or None while they go on."""
         self._held += text
         ended = False
         while not ended and (self._value() if self._in_value else self._key()):
@@ -74,13 +74,13 @@ class TaggedArguments:
         return (f"{written}}}", self._held) if ended else (written, None)
 
     def _key(self) -> bool:
-        """Read up to the next value, or to the end; False if neither is there."""
+        """Read up to the next value, or to the end of the arguments. Returns False if more text is needed."""
         found = self._next.search(self._held)
         if found is None:
-            # Ignore text between tags; a tag may have begun at its end.
+            # Ignore text between tags, but keep its end if a tag may have begun there.
             at = self._held.rfind("<")
             begun = self._held[at:] if at >= 0 else ""
-            # The key is searched with each piece, so a key without an end is rejected.
+            # The key is searched again with each piece, so its length is limited.
             begins = len(begun) <= len(OPEN) + MAX_KEY_CHARACTERS and any(
                 tag.startswith(begun) or begun.startswith(tag) for tag in self._tags
             )
@@ -90,7 +90,7 @@ class TaggedArguments:
         if found["key"] is not None:
             self._repeated = found["key"] in self._keys
             self._keys.add(found["key"])
-            # A dropped value need not be complete, whatever its type.
+            # The value of a repeated parameter is dropped, so it need not be complete, whatever its type.
             self._types = _STRING if self._repeated else self._known.of_property(found["key"])
             quote = '"' if self._types == _STRING else ""
             self._write(f"{self._separator}{write_json(found['key'])}: {quote}")
@@ -98,7 +98,7 @@ class TaggedArguments:
         return True
 
     def _value(self) -> bool:
-        """Read on in a value; False if it needs more text."""
+        """Continue to read a value. Returns False if more text is needed."""
         if self._leads and self._held:
             self._leads, self._held = False, self._held.removeprefix("\n")
         end = self._held.find(CLOSE, max(self._searched - len(CLOSE), 0))
@@ -120,7 +120,7 @@ class TaggedArguments:
 
 
 def _value_of(text: str, types: frozenset[str]) -> str:
-    """The JSON text of a value that may be of these types."""
+    """The JSON text of a value that may have any of these types."""
     word = text.strip()
     word = _WORDS.get(word, word)
     try:

@@ -1,4 +1,4 @@
-"""A model's text -> the text to show, and the tool calls in it as deltas. It does not matter how the text is split."""
+"""A model's text -> the text to show, and the tool calls in it as deltas. The text may arrive in pieces of any size."""
 
 import re
 from collections.abc import Callable, Generator, Mapping
@@ -15,7 +15,7 @@ from tg_schema.codec import decode_json
 from tg_schema.object_end import ObjectEnd
 
 _SPACE = " \t\r\n"
-# Bounded, since an answer may begin like this and never end, and each piece is searched again.
+# The length is bounded: an answer may begin like this and never end, and the pattern is tried again with each piece.
 _MAX_NAME_CHARACTERS = 200
 _NAME = rf"[\w.\-]{{1,{_MAX_NAME_CHARACTERS}}}\s{{0,20}}"
 _MAX_HEAD_CHARACTERS = 512
@@ -24,11 +24,11 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 T = TypeVar("T")
 Reading = Generator[None, None, T]
-"""Reads on; it pauses where it needs more text."""
+"""A step of the parser; it yields when it needs more text."""
 
 
 class _NoCall(Exception):
-    """What was read since the mark is text."""
+    """The text since the mark is not a call."""
 
 
 class _WholeCall(msgspec.Struct, frozen=True):
@@ -41,18 +41,19 @@ class _WholeCall(msgspec.Struct, frozen=True):
 class ToolCallParser:
     """Reads one answer.
 
-    Arguments are passed on while the model writes them, if the call has its name first; else the call comes whole, as
-    do all in Python's form. Text that only resembles a call stays text. White space around calls belongs to them.
+    If a call's name comes first, its arguments are passed on while the model writes them. Otherwise, and always in
+    Python's form, the call comes as a whole. Text that only resembles a call stays text. White space around calls is
+    dropped.
 
     Args:
         form: how the model writes calls.
-        tools: the tools that it was offered, each with the schema of its arguments. Without marks, an object is a call
-            only if it names one of them.
+        tools: the offered tools, each with the schema of its arguments. Without marks, an object is a call only if it
+            names one of them.
         new_id: makes the id of each call.
 
     Attributes:
         begun: the number of calls that have begun.
-        ended: the number of those that have their end.
+        ended: the number of calls that have ended.
     """
 
     def __init__(self, form: ToolFormat, tools: Mapping[str, Mapping[str, Any]], new_id: Callable[[], str]) -> None:
@@ -62,7 +63,7 @@ class ToolCallParser:
         self._types: dict[str, ParameterTypes] = {}
         self._new_id = new_id
         self._header = _header(form)
-        # What is not read yet; and what was read since the mark, which is text if no call follows.
+        # `_held` is not read yet. `_raw` was read since the mark, and becomes text if no call follows.
         self._held = self._raw = ""
         self._in_call = self._after_call = False
         self._text = ""
@@ -70,13 +71,13 @@ class ToolCallParser:
         self._reading = self._read()
 
     def feed(self, text: str) -> tuple[str, tuple[ToolCallDelta, ...]]:
-        """Add text; return what of it is to be shown, and the pieces of calls."""
+        """Add text. Returns the part of it to show, and the pieces of calls."""
         self._held += text
         next(self._reading)
         return self._take()
 
     def flush(self) -> tuple[str, tuple[ToolCallDelta, ...]]:
-        """The answer ended: return what was held back, unless it is the rest of a call."""
+        """End the answer. Returns the text that was held back, unless it is the rest of a call."""
         self._put("" if self._in_call else self._raw + self._held)
         self._held = self._raw = ""
         self._reading = self._show()
@@ -97,19 +98,19 @@ class ToolCallParser:
         while self._form.begin:
             yield from self._find()
             yield from self._calls()
-        # Without a mark, only the very beginning of an answer can be a call; later JSON is text.
+        # Without marks, only the beginning of an answer can be a call; JSON that comes later is text.
         yield from self._calls()
         yield from self._show()
 
     def _show(self) -> Reading[None]:
-        """No call can come any more."""
+        """Show everything that follows, because no further call can come."""
         while True:
             self._put(self._held)
             self._held = ""
             yield
 
     def _find(self) -> Reading[None]:
-        """Show what comes before the next mark, and read the mark."""
+        """Show the text before the next mark, and read the mark."""
         begin = self._form.begin
         while not (yield from self._follows(begin)):
             at = self._held.find(begin)
@@ -119,7 +120,7 @@ class ToolCallParser:
             self._held = self._held[len(shown) :]
 
     def _follows(self, mark: str) -> Reading[bool]:
-        """Read `mark` and the white space before it; False if something else follows."""
+        """Read `mark` and the white space before it. Returns False if something else comes."""
         while (text := self._held.lstrip(_SPACE)) != mark and mark.startswith(text):
             yield
         if not text.startswith(mark):
@@ -129,7 +130,7 @@ class ToolCallParser:
         return True
 
     def _calls(self) -> Reading[None]:
-        """Read what a mark announces: calls, or text that only resembles them."""
+        """Read what follows a mark: calls, or text that only resembles them."""
         try:
             yield from self._section()
             while not self._form.begin and (yield from self._continues(";")):
@@ -139,7 +140,7 @@ class ToolCallParser:
         self._raw, self._in_call = "", False
 
     def _section(self) -> Reading[None]:
-        """Read one call, or several in a list or between marks, and the mark at the end."""
+        """Read one call, or several in a list or between marks, and the closing mark."""
         form = self._form
         if not (yield from self._follows("[" if form.listed else form.item)):
             raise _NoCall
@@ -151,14 +152,14 @@ class ToolCallParser:
         yield from self._follows(form.end)
 
     def _continues(self, mark: str) -> Reading[bool]:
-        """Read the mark before another call; until that begins, the mark may be text."""
+        """Read the mark before a further call. Until that call begins, the mark may turn out to be text."""
         follows = yield from self._follows(mark)
         if follows:
             self._raw, self._in_call = mark, False
         return follows
 
     def _call(self) -> Reading[None]:
-        """Read a call whose name comes first; or the whole of one, if its parts are in another order."""
+        """Read a call piece by piece if its name comes first, otherwise as a whole."""
         form = self._form
         while not self._held.strip(_SPACE):
             yield
@@ -183,7 +184,7 @@ class ToolCallParser:
             pass
 
     def _name(self) -> Reading[None]:
-        """Wait for a name and a bracket; nothing else is held back, since many answers begin like a list."""
+        """Wait for a name and a bracket. Hold back nothing else, since many answers begin like a list."""
         while (found := self._header.match(self._held)) is None:
             if not _BEGINS_NAME.fullmatch(self._held):
                 raise _NoCall
@@ -192,14 +193,14 @@ class ToolCallParser:
             raise _NoCall
 
     def _head(self) -> str | None:
-        """Read the beginning of a call, up to its arguments; None if it is not there."""
+        """Read the beginning of a call, up to its arguments. Returns None if it does not begin so."""
         found = None if self._form.syntax == "python" else self._header.match(self._held, 0, _MAX_HEAD_CHARACTERS)
         name = found and (found["name"] if self._form.split else _unquoted(found["name"]))
         if found is not None and name is not None and self._is_offered(name):
             self._held = self._held[found.end() :]
             self._begin(name, "")
             return name
-        # A bare name ends at its mark, before the first bracket.
+        # A bare name must end at its mark, before the first bracket.
         bracket = "{" if self._form.syntax == "json" else ">"
         if self._form.split and (len(self._held) >= _MAX_HEAD_CHARACTERS or bracket in self._held):
             raise _NoCall
@@ -214,7 +215,7 @@ class ToolCallParser:
         self._begin(*call)
 
     def _arguments(self, name: str) -> Reading[None]:
-        """Pass on what the model writes, up to the last bracket or tag."""
+        """Pass on the arguments while the model writes them, up to the last bracket or tag."""
         reader, rest = self._reader(name), None
         while rest is None:
             piece, rest = reader.read(self._held)
@@ -225,7 +226,7 @@ class ToolCallParser:
                 yield
         if self._form.split:
             return
-        # Ignore parts of a call after its arguments, such as an id.
+        # Ignore fields of a call that follow its arguments, such as an id.
         rest_of_call = ObjectEnd(depth=1)
         while (end := rest_of_call.feed(self._held)) < 0:
             self._held = ""
@@ -248,12 +249,12 @@ class ToolCallParser:
 
 
 def _header(form: ToolFormat) -> re.Pattern[str]:
-    """A call up to its arguments, with its name in the group of that name."""
+    """The pattern of a call up to its arguments; the group `name` is its name."""
     if form.syntax == "python":
         return re.compile(rf"(?P<name>(?={_NAME}\()[\w.\-]+)\s*\(")
     if form.split:
         name = rf'(?P<name>[^\s\[\]{{}}"]{{1,{_MAX_NAME_CHARACTERS}}}?)'
-        # A number identifies the call, and is no part of the name; models leave out the parts around the name.
+        # The number identifies the call and is not part of the name. Models may leave out what surrounds the name.
         named = rf"(?:functions\.)?{name}(?::\d+)?" if form.numbered else name
         follows = r"(?=\{)" if form.syntax == "json" else ""
         return re.compile(rf"\s*{named}\s*{re.escape(form.split.strip())}\s*{follows}")
@@ -271,7 +272,7 @@ def _unquoted(text: str) -> str | None:
 
 
 def _whole(form: ToolFormat, text: str) -> tuple[str, str] | None:
-    """The name and the arguments of a whole call; None if it is none."""
+    """The name and the arguments of a complete call; None if the text is not one."""
     try:
         call = decode_json(text, _WholeCall)
         name: str = getattr(call, form.name_key)

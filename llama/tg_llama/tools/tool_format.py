@@ -1,7 +1,7 @@
-"""How models write their tool calls: a table, read by the parser of answers and by the grammar of forced calls.
+"""How models write their tool calls: a table for the parser of answers and for the grammar of forced calls.
 
-A model's template says which row is its own: its rendering of a call must be read back by the row's parser. The wire
-facts are those of the model's own chat templates.
+A model has the format whose parser can read the calls that the model's chat template renders. The formats are those of
+the models' own chat templates.
 """
 
 import re
@@ -15,21 +15,21 @@ class ToolFormat(NamedTuple):
     """One way to write calls.
 
     Attributes:
-        name: what it is called.
-        begin: the mark before a call, or before a list of calls; "" = none, the answer itself is a call.
-        end: the mark after it; "" = none.
-        arguments_key: the key of the arguments beside "name".
+        name: the name of the format.
+        begin: the mark before a call, or before a list of calls; "" = none: the answer itself is a call.
+        end: the mark after the call or list; "" = none.
+        arguments_key: the key of the arguments, beside the key of the name.
         listed: whether a JSON list of calls follows `begin`.
-        split: the mark between a bare name and the arguments, for formats whose calls are no JSON objects.
-        item: the mark before each call, where `begin` and `end` are around a section of several; needs `split`.
-        item_end: the mark after each call of a section.
-        numbered: whether a bare name is "functions.NAME:NUMBER", and is the id of its call too.
+        split: the mark between a bare name and the arguments, in formats whose calls are not JSON objects.
+        item: the mark before each call, in formats whose `begin` and `end` enclose several calls; needs `split`.
+        item_end: the mark after each call between `begin` and `end`.
+        numbered: whether a bare name is "functions.NAME:NUMBER", which is also the call's id.
         name_key: the key of a call's name.
-        id_key: the key of a call's number, which is first; "" = none.
-        syntax: how the arguments are written: as JSON, as `<parameter=KEY>VALUE</parameter>` one after the other, or as
+        id_key: the key of a call's number, which comes first; "" = none.
+        syntax: how the arguments are written: as JSON, as one `<parameter=KEY>VALUE</parameter>` after the other, or as
             Python writes a call, `name(key=value)`.
-        alone: whether each call has a section of its own.
-        empty: what templates write in place of the text beside a call, where a call has no mark.
+        alone: whether each call has its own `begin` and `end`.
+        empty: in formats without marks, what templates write in place of the text beside a call.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ToolFormat(NamedTuple):
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The marks, and the names in them: each may be a control token of the model."""
+        """The marks, and the names within them. Each may be a control token of the model."""
         marks = (self.begin, self.item, self.split, self.item_end, self.end)
         return tuple(dict.fromkeys(part for mark in marks if mark for part in (mark, *_NAMES.findall(mark))))
 
@@ -59,12 +59,12 @@ class ToolFormat(NamedTuple):
         return self.split or ("(" if self.syntax == "python" else f'"{self.arguments_key}"')
 
     def call_id(self, number: int, name: str) -> str:
-        """The id of a conversation's call of that number, as templates take it: some want nine letters or digits."""
+        """The id of a conversation's call of this number, for templates: some require nine letters or digits."""
         return f"functions.{name}:{number}" if self.numbered else f"{number:09d}"
 
 
 def _deepseek(*words: str) -> str:
-    """A mark as DeepSeek writes them: with a fullwidth bar, and a lower block between words."""
+    """A mark in DeepSeek's spelling: with a full-width bar, and a lower block between words."""
     return "<\uff5c" + "\u2581".join(("tool", *words)) + "\uff5c>"
 
 
@@ -128,4 +128,4 @@ TOOL_FORMATS = (
     ToolFormat("python", "", listed=True, syntax="python"),
     ToolFormat("bare", ""),
 )
-"""The formats, those with marks first, since a bare call is also found within marks."""
+"""The formats. Those with marks come first, because a bare call is also found between marks."""

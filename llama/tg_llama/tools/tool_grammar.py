@@ -23,22 +23,24 @@ _NUMBER = "/[0-9]{1,3}/"
 def tool_grammar(
     form: ToolFormat, tools: Sequence[Tool], *, several: bool, marks: Mapping[str, int] | None = None
 ) -> str:
-    """The grammar of answers that call one of `tools`, or, with `several`, one after the other.
+    """The grammar of answers that call one of `tools`; with `several`, one or more calls.
 
-    For a tool that is not strict, parts of its schema that a grammar cannot enforce are left out.
+    If a tool is not strict, parts of its schema that a grammar cannot enforce are dropped.
 
     Args:
         form: how the model writes calls.
         tools: at least one.
         several: whether one call may follow another.
-        marks: the form's marks that are control tokens of the model; the others are text.
+        marks: the form's marks that are control tokens of the model; the other marks are text.
 
     Raises:
         BadRequest: there are too many tools, or the schema of one cannot be turned into a grammar; the message says
             which.
     """
     if len(tools) > MAX_FORCED_TOOLS:
-        raise BadRequest(f"tools: a call can be forced of {MAX_FORCED_TOOLS} at most; name fewer in allowed_tools")
+        raise BadRequest(
+            f"tools: at most {MAX_FORCED_TOOLS} can be offered for a forced call; name fewer in allowed_tools"
+        )
     encoded = msgspec.json.encode([(tool.name, tool.parameters) for tool in tools])
     return _grammar(form, encoded, several, tuple((marks or {}).items()))
 
@@ -47,7 +49,7 @@ def free_grammar(form: ToolFormat, tools: Sequence[Tool]) -> str:
     """The grammar of answers that are text, a call of one of `tools`, or text and then a call.
 
     Args:
-        form: how the model writes calls: with a mark before each, which is text to it.
+        form: how the model writes calls. It must have a mark before each call, which this grammar treats as text.
         tools: at least one.
 
     Raises:
@@ -104,7 +106,7 @@ def _answer(form: ToolFormat, tokens: dict[str, int], *, several: bool) -> str:
     if form.item and not form.alone:
         return f"{begin} call {'(nl call)*' if several else ''} {end}"
     one = f"{begin} nl call nl {end}" if form.end else f"{begin} call"
-    # Without a mark, a second call could not be distinguished from text.
+    # Without a mark, a second call could not be told apart from text.
     return f"{one} (nl {one})*" if several and form.begin else one
 
 
@@ -118,9 +120,9 @@ def _mark(mark: str, tokens: dict[str, int]) -> str:
 
 
 def _arguments_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a tool, just decoded, as the schema of its arguments."""
+    """The schema of a tool's arguments; changes `schema`, which must be freshly decoded."""
     for inner in walk_schemas(schema):
-        # A grammar cannot enforce the others.
+        # A grammar cannot enforce other keywords.
         for word in inner.keys() - KNOWN:
             del inner[word]
     if not {"type", "anyOf", "oneOf", "allOf", "$ref"} & schema.keys():
@@ -137,12 +139,12 @@ Rules = dict[str, str]
 
 
 def tagged_rules(name: str, schema: dict[str, Any]) -> Rules:
-    """The rule `name` of arguments between tags, one for each property and in their order, and the rules that it needs.
+    """The rule `name` for arguments between tags, in the order of the properties, and the rules that it needs.
 
-    A string is held to `enum`, `const` and its lengths alone.
+    For a string, only `enum`, `const` and its lengths are enforced.
 
     Raises:
-        BadRequest: the schema does not name properties, or one by a name that cannot stand in a tag.
+        BadRequest: the schema does not name its properties, or a property's name cannot stand in a tag.
     """
     rules: Rules = {}
     types = ParameterTypes(schema)
@@ -156,14 +158,14 @@ def tagged_rules(name: str, schema: dict[str, Any]) -> Rules:
 
 
 def python_rules(name: str, schema: dict[str, Any]) -> Rules:
-    """The rule `name` of named arguments as Python has them, in the order of the properties. As `tagged_rules`.
+    """The rule `name` for named arguments in Python's syntax, in the order of the properties. As `tagged_rules`.
 
-    The words within lists and objects are JSON's, which the reader of calls knows too.
+    Constants within lists and objects are written as in JSON, which the reader of calls accepts too.
     """
     rules: Rules = {}
     types = ParameterTypes(schema)
     properties = _properties(schema)
-    # Build backwards: the rule for the remaining arguments is shared by several others.
+    # Build it from the end: several rules share the rule for the remaining arguments.
     rest = '""'
     firsts: list[str] = []
     for number, (key, value, required) in reversed(list(enumerate(properties))):
@@ -195,7 +197,7 @@ def _properties(schema: dict[str, Any]) -> list[tuple[str, Any, bool]]:
 
 
 def _tagged_value(name: str, schema: Any, root: dict[str, Any], types: frozenset[str]) -> Rules:
-    """The rule `name` of a value and its closing tag, and those that it needs."""
+    """The rule `name` for a value and its closing tag, and the rules that it needs."""
     close = f"\n{CLOSE}\n"
     if "string" not in types:
         return {name: f"{name}j {_text(close)}", f"{name}j": _part(schema, root)}
@@ -205,12 +207,12 @@ def _tagged_value(name: str, schema: Any, root: dict[str, Any], types: frozenset
         return {name: f"({' | '.join(map(_text, texts))}) {_text(close)}"}
     low, high = (schema.get(word) if isinstance(schema, dict) else None for word in ("minLength", "maxLength"))
     repeated = f"{{{low or 0},{'' if high is None else high}}}"
-    # With its suffix, a text ends at the first closing tag; otherwise it would include everything that follows.
+    # The suffix ends a text at the first closing tag; otherwise the text would include everything that follows.
     return {f"{name}[suffix={json.dumps(close)}]": write_pattern(f".{repeated}")}
 
 
 def _values(schema: Any) -> list[Any] | None:
-    """The values that a schema lists; None if it lists none."""
+    """The values that a schema lists; None if it does not list any."""
     if not isinstance(schema, dict):
         return None
     return [schema["const"]] if "const" in schema else schema.get("enum")
@@ -225,7 +227,7 @@ def _python_value(schema: Any, root: dict[str, Any], types: frozenset[str]) -> s
 
 
 def _part(schema: Any, root: dict[str, Any]) -> str:
-    """The body of a rule of a property's values, with the definitions that its references need."""
+    """The body of a rule for a property's values, with the definitions that its references need."""
     if not isinstance(schema, dict):
         schema = {} if schema else {"enum": []}
     return json_rule(schema | {word: root[word] for word in ("$defs", "definitions") if word in root})
