@@ -1,1 +1,1 @@
-"""Who answers: providers, the prompt service, agents. Each declares a `ServiceKind`, by which a process runs it."""
+"""The services: providers, prompts, agents, usage. Each declares a `ServiceKind`, by which a process runs it."""

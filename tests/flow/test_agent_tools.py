@@ -41,7 +41,7 @@ async def test_a_function_that_there_is_not(tmp_path: Path) -> None:
     error = await refusal(tmp_path, '\n[tools.x]\nkind = "python"\noptions.function = "tests.fakes.tools:seen"\n')
     assert "is not a function" in error.message
     error = await refusal(tmp_path, python("loose"))
-    assert 'the parameter "more" of the function has no name of its own' in error.message
+    assert 'the parameter "more" of the function cannot be given by name' in error.message
 
 
 async def test_a_wrong_option_and_a_wrong_schema_have_their_place(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_the_command(server: CompatibleServer) -> None:
     assert f"text-completion ({MODEL} of vllm)" in lines[0]
     assert lines[-1].startswith(f"vllm: {MODEL}-2026-01-01 answered; first token after ")
     done = await ran("tg-serve", "--check", "--provider", "vllm", "--base-url", url)
-    assert done.out.startswith("vllm: answers, and has these models: fake-model, fake-other; name one")
+    assert done.out.startswith("vllm: answers, and has these models: fake-model, fake-other; to test one")
     assert done.out.count("\n") == 1
 
 

@@ -20,7 +20,7 @@ from tg_schema.errors import BadRequest
 
 
 class AgentKind(ServiceKind):
-    """Agents. Edits of their prompts and of the flows are followed."""
+    """Runs agents, and follows edits of their prompts and of the flows."""
 
     table = AgentConfig
 
@@ -37,10 +37,10 @@ class AgentKind(ServiceKind):
             for service in services.values():
                 service.model.prompts = edited
 
-        # Before the first wait: edits that arrive while an agent is opened count as well.
+        # Follow edits before the first wait: an edit may arrive while an agent is opened.
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
         requestor = Requestor(context.bus, config.topics, timing=context.timing, plans=config.plans)
-        # Keep plans that an edit removes: what uses them serves until it is replaced, and what runs goes on after that.
+        # Keep plans that an edit removes: services use them until they are replaced, and running requests even longer.
         stack.enter_context(
             context.follow_part(lambda to: {**requestor.routes.named, **to.plans}, requestor.routes.replace)
         )
@@ -54,11 +54,11 @@ class AgentKind(ServiceKind):
 
     @override
     def find_parts(self, config: Config) -> object:
-        """The agents, the flows that think for them, their tools, and the routes of all flows that these name."""
+        """The agents, the flows of their models, their tools, and the routes of all flows that these name."""
         agents = config.bound(AgentConfig)
         thinking = [_find_flow(config, flow, agent.model) for flow, agent in agents.items() if agent.model is not None]
         named = {*agents, *thinking, *(member for agent in agents.values() for member in agent.agents)}
-        # Any option of a tool may name a flow: kinds of tools may come from other packages.
+        # Any option of a tool may name a flow, because other packages may bring kinds of tools.
         named |= {said for tool in config.tools.values() for said in tool.options.values() if isinstance(said, str)}
         asked = [replace(route, model=None) for route in config.all_routes if route.flow in named]
         return agents, thinking, config.tools, asked
@@ -84,7 +84,7 @@ class AgentKind(ServiceKind):
 async def open_agent(
     context: ToolContext, prompts: AgentPrompts, stack: AsyncExitStack, findings: Findings
 ) -> AgentService:
-    """The agent of one flow, with its tools, until the stack is left; a tool that cannot be made ready is a finding.
+    """The agent of one flow, with its tools, until the stack is left. A tool that cannot be opened becomes a finding.
 
     Raises:
         BadRequest: two tools have one name; the message has its place in the file.
@@ -104,6 +104,6 @@ async def open_agent(
 
 
 def _find_flow(config: Config, flow: str, model: str) -> str:
-    """The flow whose text completion has this model: the agent's own if possible."""
+    """The flow whose text completion has this model; the agent's own flow is preferred."""
     bound = config.bound(TextCompletionConfig)
     return next((name for name in (flow, *bound) if name in bound and bound[name].model == model), flow)

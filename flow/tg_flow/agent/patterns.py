@@ -1,4 +1,4 @@
-"""Dialog -> answer: the patterns of reasoning, over the same loop."""
+"""Dialog -> answer: the patterns of reasoning, which all use the same loop."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -17,7 +17,7 @@ _STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(\S.*)", re.MULTILINE)
 
 
 async def react(dialog: Dialog, goal: Goal | None = None) -> AsyncGenerator[AgentResponse, None]:
-    """Think, act, observe: one loop, which ends with the answer; without a goal of its own for the dialog's."""
+    """Think, act, observe: one loop, which ends with the answer. Without a `goal`, it answers the dialog's."""
     async with aclosing(AgentLoop(dialog, goal or dialog.goal, dialog.earlier).records()) as records:
         async for record in records:
             yield record
@@ -25,13 +25,13 @@ async def react(dialog: Dialog, goal: Goal | None = None) -> AsyncGenerator[Agen
 
 
 def supervisor(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
-    """ReAct with other agents among the tools; their records have their path."""
+    """ReAct with other agents among the tools. Their records carry the agents' path."""
     instructions = "\n\n".join(text for text in (dialog.goal.instructions, INSTRUCTIONS) if text)
     return react(dialog, Goal(dialog.goal.question, instructions))
 
 
 async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
-    """The plan and the results of its steps are thoughts; the conclusion from them is the answer."""
+    """Plan, then execute each step. The plan and the results are thoughts; the conclusion is the answer."""
     prompts, goal = dialog.model.prompts, dialog.goal
     tools = [
         {"name": tool.declaration.name, "description": tool.declaration.description} for tool in dialog.tools.values()
@@ -46,10 +46,10 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     for record in dialog.messages.close():
         yield record
     done: list[dict[str, str]] = []
-    # A plan without a list is no plan: then the question is the only step.
+    # If the plan has no list, use the question as the only step.
     for step in steps_of(planning.answer) or [goal.question]:
         question = await prompts.render("agent-step", step=step, question=goal.question, done=done)
-        # Only the first step sees the history; each later one is told the results before it.
+        # Only the first step gets the history; each later step gets the results of the steps before it.
         earlier = () if done else dialog.earlier
         loop = AgentLoop(dialog, Goal(question.prompt, goal.instructions), earlier, speaks="thought")
         async with aclosing(loop.records()) as records:
@@ -74,5 +74,5 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
 
 
 def steps_of(plan: str) -> list[str]:
-    """The steps of a list in the forms that models write."""
+    """The steps of a list, in the forms in which models write lists."""
     return [step.group(1).rstrip() for step in _STEP.finditer(plan)][:MAX_STEPS]

@@ -1,4 +1,4 @@
-"""AgentRequest -> pattern -> AgentResponses: thoughts, actions, observations and the answer, each as it happens."""
+"""AgentRequest -> pattern -> AgentResponses: thoughts, actions, observations and the answer, each as it arises."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -21,7 +21,7 @@ from tg_schema.errors import BadRequest, Unavailable
 log = structlog.get_logger()
 
 Reasoning = Callable[[Dialog], AsyncGenerator[AgentResponse, None]]
-"""What a pattern does: yields a dialog's records, the last of which ends it."""
+"""A pattern: yields the records of a dialog; the last record ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Member:
     """An agent that a supervisor may ask.
 
     Attributes:
-        description: what it is good at.
+        description: what the agent is good at.
         client: the client of its service.
     """
 
@@ -42,10 +42,10 @@ class AgentService(Service[AgentRequest, AgentResponse]):
 
     Args:
         profile: the flow's configuration of its agent.
-        model: its model.
-        tools: its tools; their opener closes them.
-        team: for each flow, the agent that a supervisor may ask.
-        patterns: all that a request may name.
+        model: the agent's model.
+        tools: the agent's tools; whoever opened them closes them.
+        team: the agents that a supervisor may ask, by flow.
+        patterns: all patterns that a request may name.
     """
 
     spec = AGENT
@@ -97,7 +97,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
     def _with_team(self, request: AgentRequest) -> Toolbox:
         seconds = self._profile.limits.seconds
         team = [SubAgent(flow, one.description, one.client, request, seconds) for flow, one in self._team.items()]
-        # For each request: a sub-agent is asked with its groups and its user.
+        # Create them for each request, because a sub-agent gets the request's groups and user.
         return Toolbox((*self._tools, *team), self._checkers)
 
 

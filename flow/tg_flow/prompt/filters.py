@@ -1,7 +1,7 @@
-"""Template -> value: the filters and tests of templates, each of bounded work.
+"""Template -> value: the filters and tests of templates, each with a bounded amount of work.
 
-Jinja's own if their result is no larger than their input; our own if a number or a second value could make it larger.
-What is missing here (`center`, `format`, `batch`, `attr` ...) is missing on purpose.
+Filters whose result is no larger than their input are Jinja's own. The others, where a number or a second value could
+enlarge the result, are ours. Filters that are missing (`center`, `format`, `batch`, `attr` ...) are missing on purpose.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,11 +24,11 @@ MAX_DIGITS = 15
 
 
 def text_of(value: Any) -> str:
-    """A value as text for a prompt: text as it is, everything else as JSON.
+    """A value as text for a prompt: a string unchanged, everything else as JSON.
 
     Raises:
-        UndefinedError: it is missing.
-        TypeError: it is a function or an iterator.
+        UndefinedError: the value is missing.
+        TypeError: the value is a function or an iterator.
     """
     if type(value) is str:
         return value
@@ -56,7 +56,7 @@ def _replace(value: Any, old: str, new: str) -> str:
 
 def _indent(value: Any, width: int = 4, first: bool = False) -> str:
     text = text_of(value)
-    # Otherwise a template could make the text as long as it likes.
+    # Without this limit, a template could make a text of any length.
     if not 0 <= width <= 100:
         raise ValueError
     lines = text.split("\n")
@@ -66,7 +66,7 @@ def _indent(value: Any, width: int = 4, first: bool = False) -> str:
 
 
 def _sum(values: Iterable[Any], attribute: str | None = None) -> float:
-    # Not Python's `sum`, which rounds differently from 3.12 on.
+    # Do not use Python's `sum`, whose rounding changed with 3.12.
     total: float = 0
     for value in each(values):
         total += _number(value if attribute is None else value[attribute])
@@ -74,7 +74,7 @@ def _sum(values: Iterable[Any], attribute: str | None = None) -> float:
 
 
 def _number(value: Any) -> float:
-    # Not `isinstance`: to Python `True` is a number.
+    # Do not use `isinstance`: in Python, `True` is a number.
     if type(value) not in {int, float}:
         raise TypeError
     number: float = value
@@ -106,7 +106,7 @@ def _title(value: Any) -> str:
 
 
 def _charge(function: Any) -> _Function:
-    """Charge for input and output; `wraps` keeps Jinja's mark of filters that want the environment."""
+    """Charge for input and output. `wraps` keeps the mark by which Jinja knows filters that take its environment."""
 
     @wraps(function)
     def charged(*args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ def _charge(function: Any) -> _Function:
 
 
 def _sorting(function: Any) -> _Function:
-    """As `_charge`, and for the comparisons, which cannot be interrupted."""
+    """As `_charge`, and charge for the comparisons, which cannot be interrupted."""
     charged = _charge(function)
 
     @wraps(function)

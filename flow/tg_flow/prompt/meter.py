@@ -1,6 +1,6 @@
-"""Template operation -> meter: bounds the work of a template, however it is written.
+"""Template operation -> meter: bounds the work of a rendering, whatever its template does.
 
-Every operation that can repeat or enlarge anything charges the meter of the render that runs in this thread.
+Every operation that can repeat or enlarge a value charges the meter of the rendering that runs in its thread.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,22 +9,22 @@ from time import thread_time
 from typing import Any
 
 NODE_COST = 16
-"""Cost of one element of a list or table. A character costs 1 when text is made, 1/16 when it is only read."""
+"""Cost of one element of a list or table. A character costs 1 when it is written, 1/16 when it is only read."""
 _LOOK_COST = 1024
-"""Work after which the clock is looked at: a clock of CPU time costs a microsecond."""
+"""Work between two looks at the clock: reading the CPU time costs a microsecond."""
 
 
 class TooMuchWork(Exception):
-    """The render has used up its budget."""
+    """The rendering has used up its budget."""
 
 
 class Meter:
-    """A budget.
+    """The budget of one rendering.
 
     Args:
-        work: characters that may be made.
-        seconds: time that the render may take.
-        time: the clock for it, in seconds: the CPU time of its thread, so that a loaded machine refuses no render.
+        work: characters that may be written.
+        seconds: time that the rendering may take.
+        time: the clock for that, in seconds: the thread's CPU time, so that a loaded machine does not fail a rendering.
     """
 
     def __init__(self, work: int, seconds: float, time: Callable[[], float] = thread_time) -> None:
@@ -33,7 +33,7 @@ class Meter:
         self._end = time() + seconds
 
     def charge(self, amount: int) -> None:
-        """Take from the budget.
+        """Take `amount` from the budget.
 
         Raises:
             TooMuchWork: the budget is used up.
@@ -46,16 +46,16 @@ class Meter:
 
 
 METER: ContextVar[Meter] = ContextVar("METER")
-"""The meter of the running render."""
+"""The meter of the rendering in this thread."""
 
 
 def charge(amount: int) -> None:
-    """Charge the running render."""
+    """Charge the rendering in this thread."""
     METER.get().charge(amount)
 
 
 def charge_read(value: Any) -> Any:
-    """Charge for reading all of a value, and return it. A part that occurs twice counts twice."""
+    """Charge for reading a whole value, and return it. A part that occurs twice is charged twice."""
     meter = METER.get()
     if isinstance(value, str):
         meter.charge(NODE_COST + len(value) // NODE_COST)
@@ -86,7 +86,7 @@ def charge_made(value: Any) -> Any:
 
 
 def each(values: Iterable[Any]) -> Iterator[Any]:
-    """The elements, each charged as it is taken."""
+    """The elements; each is charged when it is taken."""
     charge_one = METER.get().charge
     for value in values:
         charge_one(NODE_COST)

@@ -15,7 +15,7 @@ from tg_flow.prompt.template_syntax import CUT, EACH, READ, TEXT
 
 MAX_RANGE_LENGTH = 10_000
 MAX_EXPONENT = 1024
-"""Bits of a number that a template may compute."""
+"""Most bits of a number that a template may compute."""
 
 _METHODS: dict[type, frozenset[str]] = {
     str: frozenset(
@@ -45,7 +45,7 @@ _METHODS: dict[type, frozenset[str]] = {
 
 
 class Missing(StrictUndefined):
-    """A missing variable or field: every use of it fails, with our own message."""
+    """A missing variable or field. Every use of it fails, with a message of ours."""
 
     __slots__ = ()
 
@@ -60,17 +60,17 @@ class Missing(StrictUndefined):
 
 
 class PromptEnvironment(ImmutableSandboxedEnvironment):
-    """The environment of all templates. It never changes, so that any thread may render."""
+    """The environment of all templates. It never changes, so any thread may render."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
     def __init__(self) -> None:
         super().__init__(
             undefined=Missing,
-            # Prompts are text, and no HTML.
+            # Prompts are plain text, not HTML.
             autoescape=False,
             finalize=_finalize,
-            # Jinja would compute constant expressions when it compiles, without any meter.
+            # Otherwise Jinja would compute constant expressions while it compiles, without a meter.
             optimized=False,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -81,7 +81,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
 
     @override
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """A field of a value. Fields override methods, so that `order.items` is the field of the order."""
+        """A field of a value. Fields take precedence over methods, so `order.items` is the order's field `items`."""
         if type(obj) is dict and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
@@ -114,7 +114,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
 
 @pass_context
 def _finalize(_: Context, value: Any) -> str:
-    """The text that `{{ ... }}` writes. It takes the context only so that Jinja does not call it at compile time."""
+    """The text that `{{ ... }}` writes. It takes the context only to keep Jinja from calling it at compile time."""
     text = text_of(value)
     charge(1 + len(text))
     return text

@@ -15,7 +15,7 @@ from tg_schema import TEXT_COMPLETION
 
 
 class PromptKind(ServiceKind):
-    """Prompts. Edits of the templates and of the flows are followed."""
+    """Runs the prompt service, and follows edits of the templates and of the flows."""
 
     table = PromptConfig
 
@@ -36,7 +36,7 @@ class PromptKind(ServiceKind):
                 service.templates = edited
 
         stack.enter_context(context.follow_part(Templates.of, use))
-        # Keep plans that an edit removes: what uses them serves until it is replaced, and what runs goes on after that.
+        # Keep plans that an edit removes: services use them until they are replaced, and running requests even longer.
         stack.enter_context(
             context.follow_part(lambda to: {**requestor.routes.named, **to.plans}, requestor.routes.replace)
         )
@@ -46,7 +46,7 @@ class PromptKind(ServiceKind):
 
     @override
     def find_parts(self, config: Config) -> object:
-        """The flows, and where their text completion is asked; which model that is does not matter."""
+        """The flows, and the routes of their text completion, without the models' names, which do not matter here."""
         bound, completions = config.bound(PromptConfig), config.routes(TEXT_COMPLETION.name)
         return bound, [replace(route, model=None) for route in completions if route.flow in bound]
 

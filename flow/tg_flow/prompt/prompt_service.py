@@ -20,17 +20,17 @@ from tg_schema.errors import BadRequest, SchemaViolation
 
 QUICK_WORK, QUICK_SECONDS = 500_000, 0.005
 MOST_WORK, MOST_SECONDS = 16_000_000, 0.4
-"""The budget of a render: characters made or elements visited (16 each), and seconds."""
+"""The budget of a short and of a long rendering: characters written (an element counts 16), and seconds."""
 
 MAX_CONCURRENT_RENDERINGS = 2
-"""Long renders that run concurrently; the others wait."""
+"""Long renderings that run concurrently; further ones wait."""
 
 
 class Rendering:
-    """Renders for one service.
+    """Renders the templates of one service.
 
     Args:
-        time: the clock for the time limit of a render, in seconds.
+        time: the clock that limits the time of a rendering, in seconds.
     """
 
     def __init__(self, time: Callable[[], float] = thread_time) -> None:
@@ -61,7 +61,7 @@ class Rendering:
 async def json_object(
     text: str, schema: ObjectSchema | None, finish_reason: FinishReason | None, checkers: WorkerPool
 ) -> str:
-    """The one object of a json template, as compact JSON text.
+    """The object of a json template, as compact JSON text.
 
     Raises:
         SchemaViolation: the answer is not JSON or violates the schema.
@@ -75,9 +75,9 @@ async def json_object(
 async def json_lines(
     text: str, schema: ObjectSchema | None, finish_reason: FinishReason | None, checkers: WorkerPool
 ) -> str:
-    """The objects of a jsonl template, as the JSON text of a list. A model may also write them as one list.
+    """The objects of a jsonl template, as the JSON text of a list. The model may also write them as one JSON list.
 
-    Empty lines are skipped, and nothing else.
+    Empty lines are skipped; every other line must be an object.
 
     Raises:
         SchemaViolation: a line is not a JSON object or violates the schema.
@@ -88,7 +88,7 @@ async def json_lines(
         names = (f"element {number} of the model's answer" for number in range(1, len(values) + 1))
         found = list(zip(names, values, strict=True))
     else:
-        # Not `splitlines`: JSON may have U+2028 and other line breaks within a string.
+        # Do not use `splitlines`: a JSON string may contain U+2028 and other line breaks.
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         named = [(f"line {number} of the model's answer", line) for number, line in lines]
         found = [(what, _parse(line, what, finish_reason)) for what, line in named]
@@ -118,7 +118,7 @@ async def _check(value: Any, schema: ObjectSchema | None, what: str, checkers: W
 
 
 def variables_of(terms: Mapping[str, str] | None) -> dict[str, Any]:
-    """The values.
+    """The values of the variables, decoded.
 
     Raises:
         BadRequest: a term is not JSON; the message names it.
@@ -135,22 +135,22 @@ def variables_of(terms: Mapping[str, str] | None) -> dict[str, Any]:
 
 
 DEFAULT_DEADLINE_SECONDS = 1800.0
-"""Seconds of the model's silence. The requestor gives up earlier, and that stops the model."""
+"""Timeout of the model's silence, in seconds. Usually the requestor gives up earlier, which stops the model too."""
 
 _Read = Callable[[str, ObjectSchema | None, FinishReason | None, WorkerPool], Awaitable[str]]
 _READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl": json_lines}
 
 
 class PromptService(Service[PromptRequest, PromptResponse]):
-    """The prompts of one flow. A text template streams; an object comes whole, in one response.
+    """The prompts of one flow. A text is streamed; an object comes in one response.
 
     Args:
         llm: the client of the text completion that answers.
         templates: its templates.
-        time: the clock for the time limit of a render, in seconds.
+        time: the clock that limits the time of a rendering, in seconds.
 
     Attributes:
-        templates: as given; replaced as a whole when they are edited, and used from the next request on.
+        templates: the current templates. An edit replaces them as a whole, from the next request on.
     """
 
     spec = PROMPT
@@ -186,26 +186,26 @@ class PromptService(Service[PromptRequest, PromptResponse]):
             completion = TextCompletionRequest(system=rendered.system, prompt=rendered.prompt, streaming=True)
             async with self._llm.stream(completion, timeout=DEFAULT_DEADLINE_SECONDS) as answers:
                 async for answer in answers:
-                    # Records of thinking alone are no part of a prompt's answer.
+                    # Records that only have thinking do not belong to a prompt's answer.
                     if answer.response or answer.last:
                         yield _convert(answer)
 
 
 def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionRequest:
-    """The request for a whole answer.
+    """The request for the model's answer.
 
-    JSON mode is not requested: it only gives objects, and a template may expect any value.
+    It does not use JSON mode, which only allows objects: a template may expect any JSON value.
     """
     return TextCompletionRequest(
         system=rendered.system,
         prompt=rendered.prompt,
-        # A list of lines is not JSON text.
+        # A list of lines is not valid JSON text, so a schema cannot be enforced.
         schema=template.schema if template.response_type == "json" else None,
     )
 
 
 def _convert(answer: TextCompletionResponse, found: str | None = None) -> PromptResponse:
-    """The response with the answer's text, or with the object that was found in a whole answer."""
+    """The response with the answer's text; or, if `found` is given, with the object in the answer."""
     return PromptResponse(
         text=answer.response or "" if found is None else None,
         object=found,

@@ -15,17 +15,17 @@ from tg_flow.prompt.template_syntax import Refused, add_metering, check_syntax
 from tg_schema.errors import BadRequest, NotFound
 
 MAX_SHOWN_NAMES = 20
-"""Names that an error lists."""
+"""Most names that an error lists."""
 
 
 MAX_SOURCE_CHARACTERS = 100_000
-"""Characters of a template."""
+"""Most characters of a template."""
 
 MAX_TOKENS = 15_000
-"""Tokens of a template, including white space: more takes too long to parse."""
+"""Most tokens of a template, including white space: more would take too long to parse."""
 
 MAX_PROMPT_CHARACTERS = 2_000_000
-"""Characters of a rendered text; the limit of the bus is a little higher."""
+"""Most characters of a rendered text; the limit of the bus is a little higher."""
 
 _ENVIRONMENT = PromptEnvironment()
 _FAILURES = (
@@ -44,14 +44,14 @@ class TemplateText:
     """A compiled template; any thread may render it.
 
     Args:
-        name: its name in errors.
+        name: the name for errors.
         source: the template.
 
     Attributes:
         variables: the names of its variables.
 
     Raises:
-        Refused: it is not a template, or uses what is not allowed; with the line.
+        Refused: it is not a valid template, or uses something that is not allowed; with the line.
     """
 
     def __init__(self, name: str, source: str) -> None:
@@ -72,10 +72,10 @@ class TemplateText:
             raise Refused("nested too deep, or a number is too long", 1) from None
 
     def render(self, variables: Mapping[str, Any], meter: Meter) -> str:
-        """Render it. Values are never rendered as templates.
+        """Render the text. Values are never rendered as templates themselves.
 
         Raises:
-            BadRequest: a variable is missing or of a type that the template cannot use; with the template's line.
+            BadRequest: a variable is missing, or has a type that the template cannot use; with the template's line.
             TooMuchWork: the budget is used up.
         """
         METER.set(meter)
@@ -103,7 +103,7 @@ class TemplateText:
         raise BadRequest(f"{self._name}, line {self._line(error.__traceback__)}: {reason}") from None
 
     def _line(self, trace: TracebackType | None) -> int:
-        """The template's line that was running: the innermost frame of its code."""
+        """The template's line that failed: the innermost frame of its code."""
         line = 0
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == self._name:
@@ -113,7 +113,7 @@ class TemplateText:
 
 
 def _variables(tree: nodes.Template) -> frozenset[str]:
-    """As `meta.find_undeclared_variables`, which would evaluate constants on the way, unmetered."""
+    """As `meta.find_undeclared_variables`, but without evaluating constants, which no meter would bound."""
     names = meta.TrackingCodeGenerator(_ENVIRONMENT)
     names.optimizer = None
     names.visit(tree)
@@ -128,11 +128,11 @@ class Rendered(NamedTuple):
 
 
 class PromptTemplate:
-    """A template; it never changes, so that any thread may render.
+    """A template. It never changes, so any thread may render it.
 
     Args:
         config: the whole configuration.
-        name: the template's id in it.
+        name: the template's id in the configuration.
 
     Raises:
         BadRequest: a text or the schema is wrong; with file and line.
@@ -180,7 +180,7 @@ class Templates:
         return cls({name: PromptTemplate(config, name) for name in config.prompts.templates})
 
     def get(self, name: str | None) -> PromptTemplate:
-        """The template with that id.
+        """The template with this id.
 
         Raises:
             BadRequest: no id was given.
@@ -196,7 +196,7 @@ class Templates:
 
 
 def check_templates(config: Config, findings: Findings) -> None:
-    """Find all errors of all templates; `Templates.of` raises the first."""
+    """Find all errors of all templates, while `Templates.of` raises only the first."""
     for name in config.prompts.templates:
         for part in (_prompt, _system, _schema):
             with findings.collect():
@@ -204,7 +204,7 @@ def check_templates(config: Config, findings: Findings) -> None:
 
 
 def list_names(names: frozenset[str]) -> str:
-    """Names for an error, sorted, at most `MAX_SHOWN_NAMES`."""
+    """Names for an error: sorted, at most `MAX_SHOWN_NAMES`."""
     some = ", ".join(sorted(names)[:MAX_SHOWN_NAMES])
     return some if len(names) <= MAX_SHOWN_NAMES else f"{some} and {len(names) - MAX_SHOWN_NAMES} more"
 

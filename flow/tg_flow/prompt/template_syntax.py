@@ -1,8 +1,8 @@
-"""Parsed template -> the allowed part of Jinja, rewritten so that every operation charges its meter.
+"""Parsed template -> the allowed part of Jinja, rewritten so that every operation charges the meter.
 
-Constructs are refused that make text grow without an operation of their own (macros, captured blocks, recursive loops)
-or read other files (include, import, extends). List and table literals hold only constants, so that no value contains
-itself.
+Refused are constructs that enlarge text without an operation that could be charged (macros, captured blocks, recursive
+loops), and those that read other files (include, import, extends). List and table literals hold only constants, so
+that no value contains itself.
 """
 
 from math import isfinite
@@ -13,10 +13,10 @@ from jinja2.visitor import NodeTransformer
 from tg_flow.prompt.filters import FILTERS, TESTS
 
 EACH, READ, TEXT, CUT = " each", " read", " text", " cut"
-"""Filters that only this file can insert: no template can write a name with a space in it."""
+"""Filters that only this file can insert: no template can write a name that begins with a blank."""
 
 MAX_NODES = 5000
-"""Operations, names and constants in one template: more takes too long to compile."""
+"""Most operations, names and constants in one template: more would take too long to compile."""
 
 _ALLOWED: tuple[type[nodes.Node], ...] = (
     nodes.Template,
@@ -58,7 +58,7 @@ _WORDS = {
 
 
 class Refused(Exception):
-    """The template uses something that is not allowed; `message` says what, and what to use instead."""
+    """The template uses something that is not allowed; `message` says what, and what to use in its place."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -67,12 +67,12 @@ class Refused(Exception):
 
 
 def check_syntax(template: nodes.Template) -> None:
-    """Reject what a template may not use.
+    """Reject a template that uses something that is not allowed.
 
     Raises:
-        Refused: with the line.
+        Refused: it does; with the line.
     """
-    # A list and no recursion: the count of nodes alone limits how deep a template is nested.
+    # Use a list, not recursion: then only the number of nodes limits how deep a template may be nested.
     pending: list[nodes.Node] = [template]
     count = 0
     while pending:
@@ -111,7 +111,7 @@ def _callable(called: nodes.Node) -> bool:
 
 
 class _Rewriter(NodeTransformer):
-    """Inserts a charging filter wherever Jinja's compiler would repeat, compare, cut or join by itself."""
+    """Inserts a charging filter wherever Jinja's compiler itself would iterate, compare, slice or join."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja finds its visitors by these names
         self.generic_visit(node)

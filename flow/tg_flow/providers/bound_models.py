@@ -21,19 +21,19 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True, slots=True)
 class ModelBinding:
-    """The inputs of a processor; if one of them changes, the processor must be replaced."""
+    """The inputs of a model's processor. If one of them changes, the processor must be replaced."""
 
     provider: str
     options: Mapping[str, Any]
     routes: tuple[Route[Any, Any], ...]
     on_demand: bool = False
-    """Whether it is opened for its first request."""
+    """Whether the model is opened for its first request."""
     unload_after: float | None = None
-    """Seconds without a request after which it is closed then; None = it stays."""
+    """Seconds without a request after which an on-demand model is closed again; None = never."""
 
 
 def bind_models(config: Config) -> dict[str, ModelBinding]:
-    """The binding of each bound model; models without a table are omitted."""
+    """The binding of each bound model; models without a table in the configuration are omitted."""
     models = {model: config.models[model] for model in list_bound_models(config) if model in config.models}
     routes = _group_routes(config)
     return {
@@ -49,7 +49,7 @@ def bind_models(config: Config) -> dict[str, ModelBinding]:
 
 
 def find_options(config: Config, model: str) -> Mapping[str, Any]:
-    """A model's options. One that others follow in a route is tried once, unless its table says `tries`."""
+    """A model's options. A model with fallbacks in a route is tried only once, unless its table sets `tries`."""
     options = config.models[model].options
     followed = any(model in {queue.model for queue in plan.followed} for plan in config.plans.values())
     return {"tries": 1, **options} if followed else options
@@ -73,10 +73,10 @@ def _group_routes(config: Config) -> dict[str | None, list[Route[Any, Any]]]:
 async def open_model(
     config: Config, model: str, opener: Callable[[str, str, Mapping[str, Any]], Awaitable[Opened]]
 ) -> Opened:
-    """Open one table of models by `opener`.
+    """Open the model of one table of the configuration by `opener`.
 
     Raises:
-        TgError: it cannot be opened; the message has its position in the file.
+        TgError: the model cannot be opened; the message has its position in the file.
     """
     try:
         return await _open_table(config, model, opener)
@@ -87,11 +87,11 @@ async def open_model(
 async def open_for_request(
     config: Config, model: str, opener: Callable[[str, str, Mapping[str, Any]], Awaitable[Opened]]
 ) -> Opened:
-    """Open one table of models by `opener`, for somebody who asks the model.
+    """Open the model of one table by `opener`, because a client's request needs it.
 
     Raises:
-        TgError: it cannot be opened. The position in the file is for the log alone.
-        Unavailable: the error is in the model's options, which the asking client did not write and may not see.
+        TgError: the model cannot be opened. The position in the file goes only to the log.
+        Unavailable: the model's options are wrong. The client did not write them, and may not see them.
     """
     try:
         return await _open_table(config, model, opener)
@@ -107,7 +107,7 @@ async def _open_table(
 ) -> Opened:
     table = config.models[model]
     defect = f'provider "{table.provider}" has a defect; the log says which'
-    # A provider may be third-party code; its defects must not stop the services beside it.
+    # A provider may be third-party code. Its defects must not stop the other services of this process.
     with translate_defects(Internal, defect, "model.defect", log.bind(model=model)):
         return await opener(table.provider, model, find_options(config, model))
 

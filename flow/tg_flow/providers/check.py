@@ -11,7 +11,7 @@ from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, T
 from tg_schema.answer_collector import AnswerCollector
 
 MAX_TOKENS = 16
-"""The answer's limit: the smallest that all providers accept."""
+"""Limit of the answer's tokens: the smallest that all providers accept."""
 
 MAX_SHOWN_MODELS = 10
 
@@ -19,14 +19,14 @@ _REQUEST = TextCompletionRequest(prompt="Say: ok", streaming=True, sampling=Samp
 
 
 async def check_provider(provider: str, model: str | None, options: Mapping[str, Any]) -> str:
-    """Request a few tokens of `model`, without retries. Without a model, list the models; if there is one, request it.
+    """Request a few tokens of `model`, without retries. Without a model, list them; if there is one, request that.
 
     Raises:
-        TgError: the error that a request would get; its message begins with the provider and the error's type.
+        TgError: the error that any request would get; its message begins with the provider and the error's type.
     """
     try:
-        # A list needs no model, but every service has one: the provider's own name stands in.
-        # No retries: a check reports what is wrong now.
+        # A list needs no model, but every service has one, so pass the provider's own name.
+        # Do not retry: a check reports what is wrong now.
         service = await open_provider(provider, model or provider, {**options, "tries": 1})
         try:
             if model is not None:
@@ -40,7 +40,7 @@ async def check_provider(provider: str, model: str | None, options: Mapping[str,
         return await check_provider(provider, names[0], options)
     more = f" and {len(names) - MAX_SHOWN_MODELS} more" if len(names) > MAX_SHOWN_MODELS else ""
     listed = ", ".join(names[:MAX_SHOWN_MODELS]) or "none"
-    return f"{provider}: answers, and has these models: {listed}{more}; name one with --model, and it is asked"
+    return f"{provider}: answers, and has these models: {listed}{more}; to test one, name it with --model"
 
 
 async def _ask(service: LlmService) -> str:

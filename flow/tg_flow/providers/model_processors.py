@@ -1,4 +1,4 @@
-"""Configuration and its edits -> the processors of all bound models: which start, which continue, and which end."""
+"""Configuration and its edits -> the processors of all bound models: which start, which continue, which end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -28,34 +28,34 @@ from tg_schema.topics import Topics
 
 @runtime_checkable
 class SharedProvider(Protocol):
-    """A provider that shares its state with its copies in other processes. Requests do not depend on it."""
+    """A provider that shares its state with its copies in other processes. Requests are answered without it too."""
 
     async def share(self, bus: Bus, topics: Topics) -> None:
-        """Publish and listen from now on, until the provider is closed. Called once at most, before the first request.
+        """Publish and receive the state from now on, until the provider is closed. If called, then before any request.
 
-        Does not wait for the bus, and raises nothing if that is away.
+        It does not wait for the bus, and raises nothing if the bus cannot be reached.
         """
 
 
 log = structlog.get_logger()
 
 MAX_OPENING_MODELS = 8
-"""Models that are opened side by side."""
+"""Models that are opened concurrently."""
 RETRY_SECONDS = 30.0
-"""Pause before a model that could not be opened at the start is tried again."""
+"""Seconds before a model that could not be opened at the start is tried again."""
 REHEARSAL_SECONDS = 5.0
-"""Timeout of the rehearsal of an edit's models: a slow one must not delay other changes, as a revoked key."""
+"""Timeout of the rehearsal of an edit's models, so that a slow one does not delay other changes, as a revoked key."""
 
 
 class ModelProcessor(Opening):
     """One model's processor.
 
     Attributes:
-        binding: how its model was configured when it was opened.
+        binding: the model's configuration at the time when it was opened.
     """
 
     def __init__(self, model: str, binding: ModelBinding) -> None:
-        # A provider may be third-party code; its defects must not stop the services beside it.
+        # A provider may be third-party code. Its defects must not stop the other services of this process.
         defect = f'the provider of model "{model}" has a defect; the log says which'
         named = log.bind(model=model)
         super().__init__(named, "model.close_failed", translate_defects(Internal, defect, "model.defect", named))
@@ -63,16 +63,16 @@ class ModelProcessor(Opening):
 
 
 class ModelProcessors(EditedProcessors):
-    """Text completion: one processor for each model that a flow binds, opened side by side.
+    """Text completion: one processor for each model that a flow binds. Models are opened concurrently.
 
-    A model that cannot be opened at the start is tried again every `retry` seconds; the others serve meanwhile.
+    A model that cannot be opened at the start is tried again every `retry` seconds; meanwhile the others serve.
 
-    When a model's table is edited, a new processor is opened and takes all further requests. The old one ends with its
-    last request. If any new one cannot be opened, all old ones stay, and the log says why. A later edit of what is
-    being opened cancels that.
+    When a model's table is edited, a new processor is opened and takes all further requests. The old one ends after its
+    last request. If one of the new processors cannot be opened, all old ones stay, and the log says why. A later edit
+    cancels an opening that it makes obsolete.
 
     Args:
-        context: the configuration in force, and what the processors need.
+        context: the current configuration, and what the processors need.
         retry: seconds before a model that could not be opened at the start is tried again.
     """
 
@@ -90,7 +90,7 @@ class ModelProcessors(EditedProcessors):
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The models that could not be opened, and are tried again."""
+        """The models that could not be opened; they are tried again."""
         return tuple(self._failed)
 
     @asynccontextmanager
@@ -98,7 +98,7 @@ class ModelProcessors(EditedProcessors):
         """Serve while the block runs.
 
         Raises:
-            TgError: no model can be opened; the message is that of the first one, with its position in the file.
+            TgError: no model can be opened; the message is the first model's, with its position in the file.
         """
         async with self._serving():
             self._served = await self._begin_what_opens(self._config)
@@ -106,16 +106,16 @@ class ModelProcessors(EditedProcessors):
             yield
 
     async def prepare(self, config: Config) -> Callable[[], None]:
-        """Rehearse the models that an edit changes, and return the commit, which has them opened in the background.
+        """Rehearse the models that an edit changes. Returns the commit, which opens them in the background.
 
-        A model that an earlier edit changed in the same way, and that is not open yet, is not rehearsed again.
+        A model is not rehearsed again if an earlier edit changed it in the same way and it is still being opened.
 
         Raises:
-            TgError: one could not be opened; the message has its position in the file.
+            TgError: a model could not be opened; the message has its position in the file.
         """
         known = bind_models(self._config)
         changed = [model for model, binding in self._find_parts(config).items() if known.get(model) != binding]
-        # Past the timeout the edit is accepted unrehearsed; `_follow` still keeps the old models if opening fails.
+        # After the timeout the edit is accepted unrehearsed; `_follow` keeps the old models if opening fails.
         with suppress(TimeoutError):
             async with asyncio.timeout(REHEARSAL_SECONDS):
                 for model in changed:
@@ -139,7 +139,7 @@ class ModelProcessors(EditedProcessors):
         # A model that was already failing in the same way must not block the reload of the others.
         refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
         if refused:
-            # A failure at the start has nothing to do with the edit.
+            # A model that failed at the start and now opens has nothing to do with the edit.
             recovered = {model: each for model, each in begun.items() if self._failed.get(model) == bound[model]}
             _replace_all(each for model, each in begun.items() if model not in recovered)
             self._served |= recovered
@@ -160,8 +160,8 @@ class ModelProcessors(EditedProcessors):
             log.error("model.failed", model=model, reason=error.message)
 
     def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> dict[str, ModelProcessor]:
-        """Let the new ones serve; return those that they replace."""
-        # Do not await, so that no other task sees a model that is served twice, or not at all.
+        """Let the new processors serve. Returns those that they replace."""
+        # Do not await here, so that no other task sees a model that is served twice, or not at all.
         bound, before = bind_models(config), self._served
         self._served = {**before, **begun}
         self._served = {model: served for model, served in self._served.items() if model in bound}
@@ -179,10 +179,10 @@ class ModelProcessors(EditedProcessors):
         return begun
 
     async def _begin(self, config: Config) -> tuple[dict[str, ModelProcessor], dict[str, TgError]]:
-        """Start a processor for each model whose binding changed; if cancelled, none.
+        """Start a processor for each model whose binding changed. If this is cancelled, none is started.
 
         Returns:
-            The processors, and the errors of the models that cannot be opened, both in the order of the file.
+            The processors, and the errors of models that cannot be opened, both in the order of the file.
         """
         changed, outcomes = self._find_parts(config), dict[str, ModelProcessor | TgError]()
         room = asyncio.Semaphore(MAX_OPENING_MODELS)
@@ -196,7 +196,7 @@ class ModelProcessors(EditedProcessors):
 
         with ExitStack() as failed:
             failed.callback(lambda: _replace_all(outcomes.values()))
-            # If this is cancelled, `gather` cancels and awaits them all.
+            # If this is cancelled, `gather` cancels all of them and waits for them.
             ends = await asyncio.gather(*(open_one(*each) for each in changed.items()), return_exceptions=True)
             for defect in filter(None, ends):
                 raise defect
@@ -221,7 +221,7 @@ class ModelProcessors(EditedProcessors):
     async def _open_service(self, config: Config, model: str, binding: ModelBinding) -> Service[Any, Any]:
         if not binding.on_demand:
             return await self._share(config, await open_model(config, model, open_provider))
-        # A model that takes memory is checked as far as possible. A lazy model must cost nothing, not even an import.
+        # Check a model that takes memory as far as possible. Any other lazy model must cost nothing, not even imports.
         if binding.unload_after is not None:
             await open_model(config, model, rehearse_provider)
         outline = await open_model(config, model, outline_provider)

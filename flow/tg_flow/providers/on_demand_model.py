@@ -1,4 +1,4 @@
-"""Requests -> a model that is opened for the first of them, and closed when none has used it for a while."""
+"""Requests -> a model that is opened for the first request, and closed when it was unused for a while."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from tg_schema.features import Feature
 log = structlog.get_logger()
 
 MAX_LOAD_SECONDS = 1800.0
-"""How long a request waits for its model to be loaded: no clock of the requestor runs meanwhile."""
+"""Most seconds that a request waits for its model to be loaded; the requestor's timeouts do not run meanwhile."""
 
 
 class ServiceOutline(NamedTuple):
@@ -33,16 +33,16 @@ class ServiceOutline(NamedTuple):
 
 
 class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
-    """One model.
+    """A model that is loaded on demand.
 
-    It announces the features of its provider with these options; requests for features that the model lacks are refused
-    later.
+    It announces the features that its provider has with these options. If the model itself lacks one of them, requests
+    for that feature are refused after it is loaded.
 
     Args:
-        model: its name, for the log.
-        outline: what it announces.
+        model: the model's name, for the log.
+        outline: what is announced.
         load: opens the provider.
-        unload_after: seconds without a request after which it is unloaded; None = it stays.
+        unload_after: seconds without a request after which the model is unloaded; None = it stays loaded.
     """
 
     spec = TEXT_COMPLETION
@@ -72,12 +72,12 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, Any]:
         async with self._use() as service, aclosing(service.on_request(request)) as responses:
-            # The service keeps of it what it needs; a prompt may be long.
+            # Drop the request, since its prompt may be long; the service keeps the parts that it needs.
             del request
             put, asked = None, cast("AsyncGenerator[TextCompletionResponse, Any]", responses)
             with suppress(StopAsyncIteration):
                 while True:
-                    # Pass a function that takes records without waking a task on to the service.
+                    # The processor may send in a function that takes records without waking a task: hand it on.
                     put = yield await asked.asend(put)
 
     @override
@@ -87,16 +87,16 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
     @asynccontextmanager
     async def _use(self) -> AsyncIterator[LlmService]:
-        """The model, which stays until the block is left.
+        """The model, which stays loaded until the block is left.
 
         Raises:
-            TgError: it cannot be loaded. The next request tries again.
+            TgError: the model cannot be loaded. The next request tries again.
         """
         self._users += 1
         try:
             if self._unloading is not None:
-                # Wait for an unloading: two copies might not fit in memory. A model that only waits to be unloaded
-                # stays.
+                # If it is being unloaded, wait for the end: two copies might not fit in memory. If it only waits to be
+                # unloaded, keep it.
                 await self._stop_unloading(self._unloading)
             yield self._service or await self._wait_loaded()
         finally:
@@ -111,10 +111,10 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
     async def _wait_loaded(self) -> LlmService:
         if self._loading is None:
-            # In a context of its own: what the model starts outlives the request, whose ids it would send to servers.
+            # Use a context of its own: tasks that the model starts outlive this request, and would send its ids on.
             self._loading = asyncio.create_task(self._load_now(), name="load", context=Context())
             self._loading.add_done_callback(_note_failure)
-        # A client that leaves does not stop what others wait for.
+        # A client that leaves does not stop a load, because others may wait for it.
         loading = self._loading
         await asyncio.wait([loading], timeout=MAX_LOAD_SECONDS)
         if not loading.done():
@@ -157,7 +157,7 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
             self._loading.cancel()
         if self._unloading is not None and self._service is not None:
             self._unloading.cancel()
-        # An unloading that has begun goes on: nobody else closes the model that it has taken.
+        # Let an unloading that has begun finish: nobody else would close its model.
         tasks = [task for task in (self._loading, self._unloading) if task is not None]
         if tasks:
             await asyncio.wait(tasks)
@@ -167,6 +167,6 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
 
 def _note_failure(loading: "asyncio.Task[LlmService]") -> None:
-    """Retrieve a failed load's error: the waiting requests get it, but none may be left."""
+    """Retrieve a failed load's error. Waiting requests raise it, but there may be none left."""
     if not loading.cancelled():
         loading.exception()

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 GROUP = "tokengrid.providers"
-"""The group of entry points with which packages offer providers, ours and others' alike."""
+"""The entry point group with which packages offer providers, ours and others'."""
 OTHER_HOUSES = {
     "bedrock": "tokengrid-bedrock",
     "demo": "tokengrid-llama",
@@ -25,11 +25,11 @@ OTHER_HOUSES = {
     "vertexai-claude": "tokengrid-vertexai",
     "vertexai-gemini": "tokengrid-vertexai",
 }
-"""Providers of ours that may not be installed -> what `pip install` is given."""
+"""Our providers in packages that may not be installed -> the package to install."""
 
 
 class Provider(NamedTuple):
-    """One that is imported: the entry point that led to it, its class, and the defaults of its options."""
+    """An imported provider: the entry point that led to it, its class, and the defaults of its options."""
 
     point: EntryPoint
     kind: type[LlmService]
@@ -37,7 +37,7 @@ class Provider(NamedTuple):
 
 
 _imported: dict[str, Provider] = {}
-"""What this process has imported: a thread for each of a hundred models would cost more than all the rest."""
+"""The providers that this process has imported. A thread per import, for each of a hundred models, would be slow."""
 
 
 async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> LlmService:
@@ -49,11 +49,11 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
         table: the provider's table of options in the configuration.
 
     Raises:
-        NotFound: no such provider; the message lists the known ones.
+        NotFound: there is no such provider; the message lists the known ones.
         BadRequest: an option is unknown or has a wrong value; the message names provider and field.
         Unavailable: the provider's SDK is not installed; the message has the command that installs it.
-        TgError: the provider cannot be opened. Its `option` has the keys of the wrong value in the model's table, if
-            known.
+        TgError: the provider cannot be opened. If known, the error's `option` has the keys of the wrong value in the
+            model's table.
     """
     opened = await _with_class(provider, table, lambda kind, options: kind.open(model, options))
     opened.provider = provider
@@ -61,12 +61,12 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
 
 
 async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:
-    """Open a provider as far as possible without loading weights. Arguments and errors as `open_provider`."""
+    """Open a provider as far as possible, but do not load weights. Arguments and errors as for `open_provider`."""
     await _with_class(provider, table, lambda kind, options: kind.rehearse(model, options))
 
 
 async def outline_provider(provider: str, model: str, table: Mapping[str, Any]) -> ServiceOutline:
-    """What is known of a provider before it is opened. Arguments and errors as `open_provider`, without the SDK's."""
+    """What is known of a provider before it is opened. Arguments and errors as for `open_provider`, but no SDK's."""
 
     async def outline(kind: type[LlmService], options: ProviderOptions) -> ServiceOutline:
         capacity, features = kind.find_capacity(options), kind.find_features(options)
@@ -81,7 +81,7 @@ async def _with_class(
     use: Callable[[type[LlmService], ProviderOptions], Awaitable[Result]],
 ) -> Result:
     if provider not in _imported:
-        # An import may take seconds: it runs in a daemon thread, so the process can exit meanwhile.
+        # An import may take seconds. Run it in a daemon thread, so that the process can exit meanwhile.
         _imported[provider] = await start_daemon_thread(lambda: load_provider(provider), f"import {provider}")
     point, kind, defaults = _imported[provider]
     with explaining_absence(f'provider "{provider}"', point), _blaming_options():

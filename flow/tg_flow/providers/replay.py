@@ -1,7 +1,7 @@
-"""A recorded stream -> LlmChunks: the provider of tests, which answers every request as a model once has.
+"""A recorded stream -> LlmChunks: a provider for tests, which answers every request with one recorded answer.
 
-The recording is what `tg-replay ID --json` prints. It has all that came of a model: text, thinking, calls, the finish
-reason, usage, and the error of a stream that failed.
+The recording is the output of `tg-replay ID --json`. It has everything that the model sent: text, thinking, calls, the
+finish reason, usage, and the error of a stream that failed.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ _OPERATIONS: Final = (
     *("count_tokens", "tokenize", "detokenize", "token_texts", "score", "embed", "embed_ids", "pooling", "dimensions"),
     *("truncate", "adapter", "load_adapter", "best_of"),
 )
-"""What a recording of one answer cannot do."""
+"""Operations that a recording of one answer cannot perform."""
 
 
 class RecordedCompletion(TextCompletionResponse, frozen=True, omit_defaults=True):
-    """One record; `at` as in `tg_schema.recorded.Recorded`."""
+    """One record; for `at` see `tg_schema.recorded.Recorded`."""
 
     at: float | None = None
 
 
 class ReplayOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The options.
+    """The options of the replay provider.
 
     Attributes:
-        recording: the file, one record a line.
-        speed: times as fast as the records came; "max" = without pauses.
+        recording: the file, with one record a line.
+        speed: the factor by which it is faster than the original; "max" = without pauses.
     """
 
     recording: str
@@ -45,7 +45,7 @@ class ReplayOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw
 
 
 class Replay(LlmService[ReplayOptions]):
-    """Repeats one answer, whatever is asked."""
+    """Repeats one answer, whatever the request is."""
 
     features = frozenset(get_args(Feature)).difference(_OPERATIONS)
     capacity = 1000
@@ -74,7 +74,7 @@ def _read(recording: str) -> tuple[RecordedCompletion, ...]:
     """The records of a file.
 
     Raises:
-        BadRequest: there is none, or it is no recording of a whole answer of a model.
+        BadRequest: there is no such file, or it is not the recording of a model's whole answer.
     """
     try:
         lines = Path(recording).read_bytes().splitlines()

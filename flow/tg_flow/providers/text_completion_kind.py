@@ -17,11 +17,11 @@ log = structlog.get_logger()
 
 
 async def warn_of_lacks(config: Config) -> None:
-    """Compare what the models' providers announce with these options. No model is opened."""
+    """Warn if a model of a route lacks features that the route's first model announces. No model is opened."""
     for name, plan in config.plans.items():
         features = {}
         for model in filter(None, (queue.model for queue in plan.queues if queue.model in config.models)):
-            # What is wrong with the model is reported where it is opened.
+            # Ignore errors here: they are reported where the model is opened.
             with suppress(TgError):
                 features[model] = (await open_model(config, model, outline_provider)).features
         first = next(iter(features.values()), frozenset())
@@ -33,7 +33,7 @@ async def warn_of_lacks(config: Config) -> None:
 
 
 class TextCompletionKind(ServiceKind):
-    """Text completion: each bound model is opened once, and serves the queues of all flows that bind it.
+    """Text completion. Each bound model is opened once, and serves the queues of all flows that bind it.
 
     Edits of models and bindings take effect while it runs.
 
@@ -69,7 +69,7 @@ class TextCompletionKind(ServiceKind):
 
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:
-        """Rehearse every bound model. One without a table is skipped: the configuration's reader reports it."""
+        """Rehearse every bound model. A model without a table is skipped: reading the configuration has reported it."""
         for model in [model for model in list_bound_models(context.config) if model in context.config.models]:
             with findings.collect():
                 await open_model(context.config, model, rehearse_provider)
@@ -79,7 +79,7 @@ class TextCompletionKind(ServiceKind):
     def summarize(self, config: Config) -> str:
         """The bound models.
 
-        While it serves, models that could not be opened are listed apart.
+        While it serves, models that could not be opened are listed separately.
         """
         models = {model: f"{model} of {binding.provider}" for model, binding in bind_models(config).items()}
         failed = [models.pop(model) for model in (self._models.failed if self._models else ()) if model in models]

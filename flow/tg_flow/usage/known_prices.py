@@ -1,4 +1,4 @@
-"""Records of usage -> their costs by the list of prices that the library genai-prices brings; nothing is fetched."""
+"""Records of usage -> their costs, by the price list of the library genai-prices. It makes no network requests."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,18 +18,18 @@ LISTED_AS: Final[Mapping[str, str]] = {
     "vertexai-claude": "google",
     "vertexai-gemini": "google",
 }
-"""Our names of providers -> the list's. The list's own search would take any server with a compatible API for OpenAI,
-and charge OpenAI's prices for a local model."""
+"""Our names of providers -> the list's names. The list's own search would take any server with a compatible API for
+OpenAI's, and charge OpenAI's prices for a local model."""
 NANO_DOLLARS: Final = 10**9
 
 
 def is_installed() -> bool:
-    """Whether the library is there; it is not imported."""
+    """Whether the library is installed; it is not imported."""
     return find_spec("genai_prices") is not None
 
 
 def find_costs(records: Sequence[UsageRecord]) -> list[int | None]:
-    """The cost of each in nano-dollars; None = the provider, the model, or the usage is unknown.
+    """The cost of each record in nano-dollars; None = the provider, the model, or the usage is unknown.
 
     Call it in a worker process: the list takes 96 MiB and a second of CPU, then 0.2 ms for each record.
     """
@@ -53,6 +53,6 @@ def _find_cost(record: UsageRecord) -> int | None:
         name, provider = record.upstream_model or record.model, LISTED_AS[record.provider]
         price = calc_price(usage, name, provider_id=provider, genai_request_timestamp=asked)
     except (LookupError, ValueError, OverflowError, OSError):
-        # Not listed; counts that contradict each other; or a clock that no calendar has.
+        # The model is not listed, the counts contradict each other, or the time is beyond any calendar.
         return None
     return round(price.total_price * NANO_DOLLARS)

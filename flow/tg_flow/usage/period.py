@@ -1,4 +1,4 @@
-"""Words of a question -> hours: when usage begins and ends to count. All times are UTC, so every day has 24 hours."""
+"""Words of a question -> hours: the beginning and end of the period to sum. All times are UTC: a day has 24 hours."""
 
 import re
 from datetime import UTC, datetime
@@ -8,17 +8,17 @@ from tg_schema.errors import BadRequest
 
 HOUR_SECONDS: Final = 3600
 LAST_SECOND: Final = 4_102_444_800
-"""The year 2100: a call that ended later has no clock, and counts when it is read."""
+"""The year 2100. A call with a later end has a wrong clock, and counts at the time when its record is read."""
 _AGO = re.compile(r"([0-9]{1,6})([hdw])")
 _UNITS: Final = {"h": HOUR_SECONDS, "d": 24 * HOUR_SECONDS, "w": 7 * 24 * HOUR_SECONDS}
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 
 
 def find_period(since: str, until: str | None, now: float) -> tuple[int, int]:
-    """The first hour, and the first one after the last, in seconds since the epoch.
+    """The first hour of the period, and the first hour after it, in seconds since the epoch.
 
     Raises:
-        BadRequest: they are no times, or the period is empty.
+        BadRequest: a word is not a time, or the period is empty.
     """
     begins = _read("since", since, now) // HOUR_SECONDS * HOUR_SECONDS
     ends = -(-(_read("until", until, now) if until else int(now) + 1) // HOUR_SECONDS) * HOUR_SECONDS
@@ -29,7 +29,7 @@ def find_period(since: str, until: str | None, now: float) -> tuple[int, int]:
 
 
 def show_hour(second: int) -> str:
-    """An hour as answers show it."""
+    """An hour in the form that answers show."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:00Z")
 
 

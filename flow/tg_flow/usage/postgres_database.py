@@ -1,4 +1,4 @@
-"""Records of usage -> hourly sums in PostgreSQL -> rows: the only import of its driver."""
+"""Records of usage -> hourly sums in PostgreSQL -> rows. Only this file imports the driver."""
 
 import asyncio
 import hashlib
@@ -34,10 +34,10 @@ _COLUMNS: Final = ", ".join((_KNOWN, "digest, hour", *NAMES, *USAGE_SUMS))
 _TYPES: Final = ("text", *3 * ["bigint"], "bytea", "bigint", *len(NAMES) * ["text"], *len(USAGE_SUMS) * ["bigint"])
 _VALUES: Final = ", ".join(f"${place}::{kind}[]" for place, kind in enumerate(_TYPES, 1))
 _NOW: Final = "CAST(extract(epoch FROM now()) AS BIGINT)"
-"""By the server's clock: a reader's own, if it is wrong, would erase what others have counted."""
+"""By the server's clock: a reader with a wrong clock would delete what other readers have counted."""
 _SUMS: Final = ", ".join(f"'{name}'" for name in USAGE_SUMS)
-# Names alone may be longer than an index can hold, so the sums are found by a digest of them. Even where all of these
-# are there already, "IF NOT EXISTS" asks for the right to create them.
+# The names may be longer than an index can hold, so a row is found by a digest of them. Check for the tables first:
+# "IF NOT EXISTS" requires the right to create them even if they exist.
 _TABLES: Final = f"""
 DO $$ BEGIN
 IF to_regnamespace('tg_usage') IS NULL THEN
@@ -63,8 +63,8 @@ END IF;
 END $$
 """  # noqa: S608
 _GROUPS: Final = ", ".join(("digest, hour", *NAMES))
-# One row for all calls of an hour and names: each change of a row in a transaction makes the next one slower. Both
-# inserts are in order, or two readers would wait for each other.
+# Add one row for all calls with the same hour and names: each change of a row in a transaction slows the next one down.
+# Sort both inserts, or two readers could block each other.
 _ADD: Final = f"""
 WITH come AS (SELECT * FROM unnest({_VALUES}) AS come ({_COLUMNS})),
 new AS (
@@ -87,14 +87,14 @@ _HOUR: Final = """to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"H
 
 
 class PostgresDatabase(UsageStore):
-    """Sums in the schema `tg_usage` of a server, which may be away at the start too.
+    """Sums in the schema `tg_usage` of a server, which may be unreachable even at the start.
 
-    Each call has a connection of its own, in a loop of its thread: none is kept alive, shared or opened again.
+    Each call opens its own connection, on an event loop of its own thread. No connection is kept, shared or reopened.
 
     Args:
-        url: the server and its database, without a password.
-        clock: the time in seconds since the epoch, for calls whose end has none.
-        patience: seconds for a call.
+        url: the URL of the server and database, without a password.
+        clock: the time in seconds since the epoch, for calls without a time of their end.
+        patience: timeout of a call, in seconds.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.time, patience: float = PATIENCE_SECONDS) -> None:
@@ -107,7 +107,6 @@ class PostgresDatabase(UsageStore):
     @override
     def add(self, records: Sequence[tuple[UsageRecord, int | None]]) -> None:
         now = int(self._clock())
-        # The first of two with one identity counts.
         # Of two with one identity, the first counts.
         rows = {identify(record, now)[:-1]: make_row(record, cost, now) for record, cost in reversed(records)}
 
@@ -131,7 +130,7 @@ class PostgresDatabase(UsageStore):
             return asyncio.run(self._connected(work))
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             self._prepared = False
-            # Their messages may quote what was to be written.
+            # The driver's messages may quote data, so report only the type of the error.
             advice = _GRANT if isinstance(error, asyncpg.InsufficientPrivilegeError) else ""
             raise Unavailable(
                 f"the usage database {self._url} cannot be {done}: {type(error).__name__}{advice}"
@@ -139,7 +138,7 @@ class PostgresDatabase(UsageStore):
 
     async def _connected(self, work: Callable[[asyncpg.Connection], Awaitable[Done]]) -> Done:
         async with asyncio.timeout(self._patience):
-            # The server gives up by itself: it would not notice that nobody waits any more.
+            # The server must enforce the timeout itself: it would not notice that nobody waits any more.
             limit = {"statement_timeout": str(int(1000 * self._patience))}
             connection = await asyncpg.connect(self._url, server_settings=limit)
             try:
@@ -150,7 +149,7 @@ class PostgresDatabase(UsageStore):
                     self._prepared = True
                 return await work(connection)
             finally:
-                # At once: a server that hangs would not say goodbye.
+                # Close it without a goodbye, for which a server that hangs would keep us waiting.
                 connection.terminate()
 
 

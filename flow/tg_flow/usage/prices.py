@@ -1,4 +1,4 @@
-"""Records of usage -> their costs: by the prices of the configuration, or else by the known ones of providers."""
+"""Records of usage -> their costs: by the configuration's prices, or else by the providers' published prices."""
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -16,15 +16,15 @@ log = structlog.get_logger()
 
 PriceList = Callable[[Sequence[UsageRecord]], list[int | None]]
 NANO_DOLLARS_PER_TOKEN: Final = 1000
-"""Of a price of one dollar for a million tokens."""
+"""Nano-dollars for a token at a price of one dollar for a million tokens."""
 
 
 class Prices:
-    """What calls cost, in whole nano-dollars; None = unknown.
+    """Finds the costs of calls, in whole nano-dollars; None = unknown.
 
     Args:
-        configured: by the name of the model, here or at its provider.
-        price_list: finds costs in the installed list of providers' prices, in a worker process; None = no list is
+        configured: prices by the model's name, here or at its provider.
+        price_list: finds costs in the installed list of providers' prices; runs in a worker process. None = no list is
             installed.
     """
 
@@ -35,11 +35,11 @@ class Prices:
         self._told_absence = False
 
     def replace(self, configured: Mapping[str, PriceConfig]) -> None:
-        """Use these from the next record on; what is counted already keeps its cost."""
+        """Use these prices from the next record on. Records that are already counted keep their cost."""
         self._configured = configured
 
     async def find_costs(self, records: Sequence[UsageRecord]) -> list[int | None]:
-        """The cost of each: that which its writer knew, else by the model's price; None if the list does not answer."""
+        """The cost of each record: the cost that its writer knew, or else by the model's price; None = not known."""
         costs = [record.cost for record in records]
         listed = []
         for place, record in enumerate(records):
@@ -68,13 +68,13 @@ class Prices:
         try:
             return await self._worker.call(self._price_list, records)
         except TgError as error:
-            # It may come again for the same records, which would hold up all others.
+            # Do not retry: the same records could fail again, which would delay all others.
             log.error("usage.price_list_failed", reason=error.message)
             return [None] * len(records)
 
 
 def multiply(price: PriceConfig, record: UsageRecord) -> int | None:
-    """The cost of a record by a configured price; None = its usage is unknown, and not free."""
+    """The cost of a record by a configured price; None = its usage is unknown, so it is not free."""
     if not any((price.input, price.output, price.cached_input, price.cache_write)):
         return 0
     total, output = record.usage.in_token, record.usage.out_token
@@ -90,5 +90,5 @@ def multiply(price: PriceConfig, record: UsageRecord) -> int | None:
         (written, price.input if price.cache_write is None else price.cache_write),
         (output, price.output),
     )
-    # The decimal digits that the configuration has, not the nearest binary fraction.
+    # Use the decimal digits of the configuration, not the nearest binary fraction.
     return round(sum(tokens * Decimal(str(dollars)) for tokens, dollars in parts) * NANO_DOLLARS_PER_TOKEN)

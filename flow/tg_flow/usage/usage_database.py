@@ -50,9 +50,9 @@ class UsageDatabase(UsageStore):
     """Sums in a file, or in memory.
 
     Args:
-        file: where they are; None = in memory.
+        file: the file of the sums; None = in memory.
         clock: the time in seconds since the epoch.
-        locked_seconds: how long another process may hold the file.
+        locked_seconds: how long to wait while another process holds the file.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class UsageDatabase(UsageStore):
         if self._connection.execute("PRAGMA user_version").fetchone()[0] > VERSION:
             raise Unavailable(f"{self._place} was written by a newer version; update this one, or name another file")
         self._connection.executescript(_TABLES)
-        # A version with fewer counts may have made them.
+        # An older version, with fewer counts, may have created the tables.
         present = {name for _, name, *_ in self._connection.execute("PRAGMA table_info(hourly)")}
         for name in USAGE_SUMS:
             if name not in present:

@@ -1,4 +1,4 @@
-"""[flows.NAME.usage] -> the reader of all usage of the bus, and the processor that answers questions about it."""
+"""[flows.NAME.usage] -> the reader of all usage on the bus, and the processor that answers questions about it."""
 
 import asyncio
 import re
@@ -30,19 +30,19 @@ _URL: Final = re.compile(
     r"postgres(?:ql)?://(?:[^/:@?#]+@)?(?:\[[0-9A-Fa-f:]+\]|[^/:@?#\[\]]*)(?::[0-9]{1,5})?/[^/?#]+(?:\?(?!.*password).*)?"
 )
 _URL_ADVICE: Final = (
-    "the URL of a database is such as postgresql://user@host:5432/name; its password is not in it, but in PGPASSWORD, "
-    "or in the file that PGPASSFILE names"
+    "the URL of a database is such as postgresql://user@host:5432/name; do not put the password into it, but into "
+    "PGPASSWORD, or into the file that PGPASSFILE names"
 )
 
 
 class UsageConfig(ServiceConfig, frozen=True):
-    """The usage service; one flow binds it, for all flows."""
+    """The usage service. One flow binds it, on behalf of all flows."""
 
     spec = USAGE
     awaited = False
     database: str | None = None
-    """The file of the sums, or the URL of a PostgreSQL database; None = they are kept in memory, and begin anew with
-    each start."""
+    """The file of the sums, or the URL of a PostgreSQL database; None = the sums are in memory, and are lost when the
+    process ends."""
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
@@ -51,12 +51,12 @@ class UsageConfig(ServiceConfig, frozen=True):
             sentence = f'flow "{others[0]}" has {USAGE.name} too; one flow binds it, for all: remove it here'
             yield config.fault(sentence, "flows", flow, USAGE.name)
         if self.database and "://" in self.database and not _URL.fullmatch(self.database):
-            # It is not quoted, for its password.
+            # Do not quote the URL, because it may contain a password.
             yield config.fault(_URL_ADVICE, "flows", flow, USAGE.name, "database")
 
 
 class UsageKind(ServiceKind):
-    """Usage. Edits of the prices are followed."""
+    """Runs the usage service, and follows edits of the prices."""
 
     table = UsageConfig
 
@@ -69,7 +69,7 @@ class UsageKind(ServiceKind):
 
 
 async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, place: str | None) -> UsageService:
-    """Begin to read; the stack ends it."""
+    """Start the reader; leaving the stack ends it."""
     try:
         store = await asyncio.to_thread(_choose_store, place)
         await asyncio.to_thread(store.open)
@@ -87,7 +87,7 @@ async def _open(context: ServeContext, stack: AsyncExitStack, flow: str, place: 
         stack.push_async_callback(reader.finish)
     await stack.enter_async_context(running(reader.run()))
     if context.host is not None:
-        # What uses models has ended.
+        # By now everything that uses models has ended.
         stack.push_async_callback(context.host.usage.flush, FLUSH_SECONDS)
     return UsageService(store)
 

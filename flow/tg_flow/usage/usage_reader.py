@@ -1,4 +1,4 @@
-"""Topic of usage -> reader -> database: each record counts once, however often it comes."""
+"""Topic of usage -> reader -> database: each record counts once, however often it arrives."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,29 +27,29 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 0.1
 FINISH_SECONDS: Final = 10.0
-"""For which the end of a process waits for prices and database, if the records end with it."""
+"""How long an ending process waits for prices and database, on a bus whose records end with the process."""
 RETURN_SECONDS: Final = 60.0
-"""After which a message comes again that has a record which could be neither read nor kept as a dead letter."""
+"""After this time the bus redelivers a message with a record that could neither be read nor kept as a dead letter."""
 MOST_TOKENS: Final = 10**12
-"""Of one call. More is a defect of its writer, and would spoil the sums."""
+"""Most tokens of one call. A higher count is an error of its writer, and would spoil the sums."""
 MOST_COST: Final = 10**15
-"""The same in nano-dollars: a million dollars."""
+"""Highest cost of one call, in nano-dollars: a million dollars."""
 GROUP: Final = "usage"
-"""The group of all readers: the bus keeps for it what comes while no reader is there."""
+"""The subscription that all readers share. The bus keeps messages for it while no reader runs."""
 MAX_BATCH: Final = 100
-"""Messages of a batch, at most; each has the records of a tenth of a second."""
+"""Most messages of a batch; a message has the records of a tenth of a second."""
 GATHER_SECONDS: Final = 0.1
 """How long a batch waits for more messages."""
 
 
 class UsageTopic(Entered):
-    """Enter it to subscribe.
+    """The subscription to the topic of usage. Enter it to subscribe.
 
     Attributes:
         taken: the messages of the batch that is being counted.
 
     Raises:
-        BusError: on entering, the bus did not answer in time or refused.
+        BusError: on entering, the bus did not answer in time, or refused.
     """
 
     def __init__(self, bus: Bus, topics: Topics) -> None:
@@ -65,7 +65,7 @@ class UsageTopic(Entered):
         self._deliveries = await stack.enter_async_context(subscriptions.open(self._topics.usage, GROUP))
 
     async def take(self, patience: float | None = None) -> Sequence[Delivery]:
-        """The next messages: one at least, and those that follow it soon. The same again, until `taken` is cleared.
+        """The next messages: at least one, and those that follow it soon. The same ones again until `taken` is cleared.
 
         Raises:
             TimeoutError: none came within `patience` seconds.
@@ -80,22 +80,23 @@ class UsageTopic(Entered):
         return self.taken
 
     async def discard(self, record: bytes, reason: str) -> bool:
-        """Keep an unreadable record as a dead letter, so that it holds up no other; return whether it is kept."""
+        """Keep an unreadable record as a dead letter, so that it does not block others. Returns whether it was kept."""
         log.warning("usage.unreadable", reason=reason)
         return await publish_dead_letter(self._bus, self._topics, self._topics.usage, record, reason)
 
 
 class UsageReader:
-    """Counts what comes, for as long as it runs.
+    """Counts records of usage while it runs.
 
-    A message has a record in each line. It is acknowledged after its sums are on disk. If the process dies between the
-    two, the message comes again, and the database knows its records. While it takes nothing, they stay on the topic.
+    A message has one record a line. It is acknowledged after its sums are on disk. If the process dies in between, the
+    message is redelivered, and the database recognizes its records. While the database is down, messages stay on the
+    topic.
 
     Args:
-        topic: where the records come from.
-        database: has the sums.
-        prices: of the models.
-        first_pause: seconds before a batch is written again that the database did not take; doubled each time.
+        topic: the source of the records.
+        database: the store of the sums.
+        prices: the prices of the models.
+        first_pause: seconds before a batch that the database did not accept is written again; doubled each time.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class UsageReader:
             await self._count_next()
 
     async def finish(self, seconds: float = FINISH_SECONDS) -> None:
-        """After `run`: count what is there already, on a bus that ends with this process."""
+        """After `run`: count the records that are already there, on a bus that ends with this process."""
         try:
             async with asyncio.timeout(seconds):
                 while True:
@@ -134,7 +135,7 @@ class UsageReader:
         self._topic.taken = []
 
     async def _read(self, delivery: Delivery, records: list[UsageRecord]) -> bool:
-        """Add the records of a message; return whether each of the others is kept as a dead letter."""
+        """Add a message's records to `records`. Returns whether each unreadable one was kept as a dead letter."""
         kept = True
         for line in delivery.body.split(b"\n"):
             try:
@@ -153,9 +154,9 @@ class UsageReader:
         return record
 
     async def _count(self, records: Sequence[UsageRecord]) -> None:
-        """Return once the database has them."""
+        """Write the records; return once the database has them."""
         pause, waiting = self._first_pause, False
-        # Two may have written one: only its processor knows when it began.
+        # Two peers may have written the same record. Only the processor knows when the call began, so ignore that time.
         counted = [replace(record, began_at=0) if record.unique else record for record in records]
         while True:
             try:
@@ -175,7 +176,7 @@ class UsageReader:
 
 
 def _check(record: UsageRecord) -> None:
-    """Raises BadRequest, if a number cannot be meant."""
+    """Raises BadRequest, if a number is out of range."""
     if any(not 0 <= (count or 0) <= MOST_TOKENS for count in astuple(record.usage)):
         raise BadRequest(f"a count of tokens is not between 0 and {MOST_TOKENS}")
     if not 0 <= (record.cost or 0) <= MOST_COST:

@@ -20,10 +20,10 @@ ROWS_PER_RECORD: Final = 200
 
 
 class UsageService(Service[UsageRequest, UsageResponse]):
-    """Answers from the sums; what is on the topic still is not in them."""
+    """Answers from the sums. They do not include records that are still on the topic."""
 
     capacity = 2
-    """Questions at a time: each holds a thread of the process, and one reads the database."""
+    """Concurrent questions: each occupies a thread of the process, and the database reads for one at a time."""
     spec: ServiceSpec = USAGE  # type: ignore[type-arg,misc]
 
     def __init__(self, database: UsageStore) -> None:

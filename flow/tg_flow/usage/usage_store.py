@@ -11,20 +11,20 @@ from tg_schema.usage_record import UsageRecord
 from tg_schema.usage_report import USAGE_SUMS, UsageRow
 
 VERSION: Final = 1
-"""Of the tables."""
+"""Version of the tables."""
 KNOWN_SECONDS: Final = 48 * 3600
-"""How long a record is remembered, so that a copy of it does not count."""
+"""How long a record is remembered, so that a second copy of it does not count."""
 KEPT_SECONDS: Final = 400 * 24 * 3600
-"""How long sums are kept: a client may make a row of each call, by a new `user`."""
+"""How long sums are kept. A limit is needed: by sending a new `user` with each call, a client adds a row each time."""
 MAX_NAME_CHARACTERS: Final = 256
-"""Of a name that others choose, such as a customer's."""
+"""Most characters of a name that others choose, such as a customer's."""
 NAMES: Final = ("key", "customer", "tags", "door", "flow", "model", "provider", "upstream_model", "outcome")
 _TIME_CHARACTERS: Final = {"hour": 17, "day": 10, "month": 7}
-"""Of an hour's text, such as 2026-11-01T13:00Z."""
+"""Length of the beginning of an hour's text, such as 2026-11-01T13:00Z, that names each unit."""
 
 
 class UsageStore(ABC):
-    """Hourly sums, and which records they contain. Its methods block, and may be called in any thread.
+    """Hourly sums, and the identities of the records in them. The methods block; any thread may call them.
 
     Attributes:
         lasting: whether the sums outlive the process.
@@ -32,48 +32,48 @@ class UsageStore(ABC):
 
     lasting = True
 
-    def open(self) -> None:  # noqa: B027 - what opens nothing needs none
-        """Get ready.
+    def open(self) -> None:  # noqa: B027 - a store may have nothing to open
+        """Open the store.
 
         Raises:
-            Unavailable: it cannot be opened, and waiting does not help.
+            Unavailable: the store cannot be opened, and waiting does not help.
         """
 
-    def close(self) -> None:  # noqa: B027 - the same
-        """Close it, after what is being written."""
+    def close(self) -> None:  # noqa: B027 - a store may have nothing to close
+        """Close the store, after pending writes."""
 
     @abstractmethod
     def add(self, records: Sequence[tuple[UsageRecord, int | None]]) -> None:
-        """Add records with their costs to the sums: all or none, and each once, however often it comes.
+        """Add records with their costs to the sums: all or none, and each record once, however often it arrives.
 
         Raises:
-            Unavailable: nothing is known to be written.
+            Unavailable: it is not known whether anything was written.
         """
 
     @abstractmethod
     def find(self, by: tuple[str, ...], since: int, until: int, key: str | None, most: int) -> list[UsageRow]:
-        """The sums of a period, ordered by the fields `by`, which are of `USAGE_FIELDS`.
+        """The sums of a period, ordered by the fields `by`, which are names of `USAGE_FIELDS`.
 
         Args:
-            by: a row for each combination of these.
+            by: fields; there is one row for each combination of their values.
             since: the first hour, in seconds since the epoch.
             until: the first hour after it.
-            key: only this key's; None = all.
-            most: rows.
+            key: sum only this key's records; None = all.
+            most: most rows to return.
 
         Raises:
-            Unavailable: it cannot be read.
+            Unavailable: the store cannot be read.
         """
 
 
 def identify(record: UsageRecord, now: int) -> tuple[Any, ...]:
-    """What tells a record from all others, and when it came."""
-    # The beginning too: a peer that numbers its requests may use a number again.
+    """What distinguishes a record from all others, and when it arrived."""
+    # Include the beginning: a peer that numbers its requests may use a number again.
     return (_shorten(record.stream), record.attempt, record.call, record.began_at, now)
 
 
 def make_row(record: UsageRecord, cost: int | None, now: int) -> tuple[Any, ...]:
-    """The hour, the `NAMES` and the summands, as `USAGE_SUMS`, of one record."""
+    """The hour, the `NAMES` and the summands (see `USAGE_SUMS`) of one record."""
     usage, payer = record.usage, record.payer
     ended = record.ended_at // 1000
     hour = (ended if 0 < ended < LAST_SECOND else now) // HOUR_SECONDS * HOUR_SECONDS
@@ -89,11 +89,11 @@ def make_row(record: UsageRecord, cost: int | None, now: int) -> tuple[Any, ...]
 
 
 def add_sums(table: str, columns: str, source: str, identity: str) -> str:
-    """SQL that adds the rows of `source` to the sums of the same `identity`: columns that are unique together.
+    """SQL that adds the rows of `source` to the sums with the same `identity`, which is a unique set of columns.
 
-    `columns` are those before the sums. All are named, since a count that came later is the table's last column.
+    `columns` are those before the sums. All are named, because a sum that was added later is the table's last column.
     """
-    # A sum of tokens is null until one is known: `a + b` is null if either is.
+    # A sum of tokens is null until a count is known, and `a + b` is null if either is.
     sums = ", ".join(
         f"{name} = coalesce(kept.{name} + excluded.{name}, kept.{name}, excluded.{name})" for name in USAGE_SUMS
     )
@@ -102,12 +102,12 @@ def add_sums(table: str, columns: str, source: str, identity: str) -> str:
 
 
 def select_sums(table: str, by: tuple[str, ...], hour: str) -> str:
-    """SQL for the rows of `find`, whose other arguments are $1 to $4.
+    """SQL for the rows of `find`; the other arguments of `find` are its parameters $1 to $4.
 
-    It is made of our own names alone; what a client sent is bound.
+    It contains only names of our own; values that a client sent are bound as parameters.
 
     Args:
-        table: that of the sums.
+        table: the table of the sums.
         by: as for `find`.
         hour: SQL for the text of an hour, such as 2026-11-01T13:00Z.
     """
@@ -123,8 +123,8 @@ def select_sums(table: str, by: tuple[str, ...], hour: str) -> str:
 
 
 def read_rows(by: tuple[str, ...], found: Sequence[Sequence[Any]]) -> list[UsageRow]:
-    """What `select_sums` has found."""
-    # Without `by` there is one row, even of nothing.
+    """The rows that `select_sums` has found."""
+    # Without `by`, SQL returns one row even if there is nothing to sum.
     return [_read_row(by, row) for row in found if row[len(by)]]
 
 
@@ -134,5 +134,5 @@ def _read_row(by: tuple[str, ...], row: Sequence[Any]) -> UsageRow:
 
 
 def _shorten(name: str | None) -> str:
-    # A NUL is no text for PostgreSQL.
+    # PostgreSQL does not allow NUL in a text.
     return (name or "").replace("\0", "\ufffd")[:MAX_NAME_CHARACTERS]

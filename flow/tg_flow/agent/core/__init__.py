@@ -1,4 +1,4 @@
-"""Pattern -> loop -> model and tools: one dialog, independent of patterns and kinds of tools."""
+"""Pattern -> loop -> model and tools: one dialog. It does not depend on the patterns or the kinds of tools."""
 
 from tg_flow.agent.core.answer_text import AnswerText
 from tg_flow.agent.core.calling import Goal

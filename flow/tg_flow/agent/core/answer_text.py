@@ -9,14 +9,14 @@ PIECE_BYTES = 32
 
 
 class AnswerText:
-    """Collects the answers that may end the dialog. One that ends before the dialog was withdrawn, and is dropped."""
+    """Collects answers that may be final. An answer that ends before the dialog does was withdrawn, and is dropped."""
 
     def __init__(self) -> None:
         self._answers: dict[str | None, list[str]] = {}
         self._size = 0
 
     def take(self, record: AgentResponse) -> None:
-        """Add a record; those of sub-agents are skipped.
+        """Add a record; records of sub-agents are skipped.
 
         Raises:
             TooLarge: the answer has more than `MAX_ANSWER_BYTES`.

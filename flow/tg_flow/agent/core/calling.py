@@ -1,4 +1,4 @@
-"""Loop -> model -> loop: one turn as a request, and the answer's records as events; tool calls native or in text."""
+"""Loop -> model -> loop: one turn as a request, and the answer's records as events. Calls are native or in text."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from tg_schema import (
 from tg_schema.conversation import ReasoningPart, whole_calls
 
 STOP_STRINGS = ("\nObservation:",)
-"""Keep a model from inventing results, if its provider supports stop strings."""
+"""Keep a model from inventing a tool's results, if its provider supports stop strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Goal:
 
 
 class Reader:
-    """Parses one turn of the model, sans I/O; reasoning that the provider reports apart becomes events of its own."""
+    """Parses one turn of the model, without I/O. Reasoning that the provider sends separately gets its own events."""
 
     def __init__(self, parser: ReactParser) -> None:
         self._parser = parser
@@ -48,12 +48,12 @@ class Reader:
         return self._parser.end()
 
     def thinking(self) -> tuple[ReasoningPart, ...]:
-        """The reasoning that the provider wants back with the next request; none in text form."""
+        """The reasoning that the provider wants back in the next request; none if calls are text."""
         return ()
 
 
 class NativeReader(Reader):
-    """A call is complete at the end of the turn: pieces of several calls may alternate, and are joined by `index`."""
+    """Parses a turn with native calls. They are complete at its end: pieces of several calls may alternate."""
 
     def __init__(self, parser: ReactParser, *, keeps_thinking: bool) -> None:
         super().__init__(parser)
@@ -66,7 +66,7 @@ class NativeReader(Reader):
     def feed(self, record: TextCompletionResponse) -> list[Event]:
         self._keep_thinking(record)
         events = super().feed(record)
-        # This begins the turn's first call, so the text before it was a thought, not an answer.
+        # The turn's first call begins here, so the text before it was a thought, not an answer.
         if record.tool_calls and not self._pieces:
             events += self._parser.call_follows()
         self._pieces += record.tool_calls
@@ -81,7 +81,7 @@ class NativeReader(Reader):
         return self._thinking if self._keeps_thinking else ()
 
     def _keep_thinking(self, record: TextCompletionResponse) -> None:
-        """A signature ends a piece of reasoning; without one the provider does not want it back."""
+        """Keep a signed piece of reasoning. The provider does not want unsigned reasoning back."""
         self._reasoning += [record.reasoning] if record.reasoning else []
         if record.signature is not None:
             self._thinking += (ReasoningPart("".join(self._reasoning), record.signature),)
@@ -89,12 +89,12 @@ class NativeReader(Reader):
 
 
 class TextCalling:
-    """Tool calls in ReAct text, for a model without native ones: one prompt holds the whole dialog.
+    """Tool calls in ReAct text, for a model without native calls. One prompt holds the whole dialog.
 
     Args:
         prompts: the agents' prompts.
         can_stop: whether the provider supports stop strings.
-        hold: how many characters of unstructured text are held back.
+        hold: how many characters of unstructured text are held back before they count as the answer.
     """
 
     def __init__(self, prompts: AgentPrompts, *, can_stop: bool, hold: int) -> None:
@@ -116,7 +116,7 @@ class TextCalling:
         return TextCompletionRequest(rendered.system, rendered.prompt, streaming=True, sampling=self._sampling)
 
     def reader(self, *, acts: bool) -> Reader:
-        """The parser of its answer; `acts` = there are tools, so that unstructured text may still be a thought."""
+        """The parser of its answer. With `acts` there are tools, so that unstructured text may still be a thought."""
         return Reader(ReactParser(actions=acts, hold=self._hold))
 
 
@@ -126,7 +126,7 @@ class NativeCalling:
     Args:
         prompts: the agents' prompts.
         keeps_thinking: whether every processor of the model takes back the thinking of earlier turns.
-        hold: how many characters of unstructured text are held back.
+        hold: how many characters of unstructured text are held back before they count as the answer.
     """
 
     def __init__(self, prompts: AgentPrompts, *, keeps_thinking: bool, hold: int) -> None:
@@ -135,7 +135,7 @@ class NativeCalling:
         self._keeps_thinking = keeps_thinking
 
     async def request(self, goal: Goal, turns: tuple[Turn, ...], tools: tuple[Tool, ...]) -> TextCompletionRequest:
-        """As of `TextCalling`: a conversation."""
+        """As for `TextCalling`, but the dialog is a conversation of several turns."""
         rendered = await self._prompts.render(
             "agent-native", question=goal.question, instructions=goal.instructions, tools=[tool.name for tool in tools]
         )
@@ -145,13 +145,13 @@ class NativeCalling:
         return TextCompletionRequest(rendered.system, streaming=True, messages=tuple(messages), tools=tools)
 
     def reader(self, *, acts: bool) -> Reader:
-        """As of `TextCalling`: the calls come as the provider streams them."""
+        """As for `TextCalling`, but calls arrive as the provider streams them."""
         return NativeReader(ReactParser(actions=False, hold=self._hold), keeps_thinking=self._keeps_thinking)
 
 
 def _messages(turn: Turn, number: int) -> list[Message]:
-    """A turn as messages. An unreadable call is sent as text, since the provider would reject it as a call."""
-    # A client's history and some providers have no ids, but a call and its result must have the same one.
+    """A turn as messages. An unreadable call is sent as text, because the provider would reject it as a call."""
+    # Clients' histories and some providers have no ids. A call and its result need the same id, so make one.
     ids = [result.id or f"call_{number}_{index}" for index, result in enumerate(turn.results)]
     results = [
         (id_, result) for id_, result in zip(ids, turn.results, strict=True) if _is_call(result.arguments, result.tool)
@@ -182,4 +182,4 @@ def _event(call: ToolCallDelta) -> Event:
 
 
 Calling = TextCalling | NativeCalling
-"""A way in which a model calls tools."""
+"""The way in which a model calls tools."""

@@ -19,18 +19,18 @@ from tg_schema.errors import ContentFilter, Timeout, TooLarge
 
 
 class Dialog:
-    """The state of one request; it ends with the request.
+    """The state of one request.
 
     Attributes:
         goal: the question.
-        model: answers, and has the agent's prompts.
+        model: the agent's model, with the agent's prompts.
         calling: how the model calls tools.
         toolbox: all tools of the agent.
         messages: makes the records.
         usage: the tokens used so far.
-        answered_by: the first model that has named itself.
+        answered_by: the name of the first model that answered with one.
         earlier: the turns in the request's history.
-        finish_reason: how the model's last answer ended.
+        finish_reason: how the last answer of the model ended.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Dialog:
             )
 
     def finish(self) -> AgentResponse:
-        """The last record of the dialog, which ends the answer's message."""
+        """The last record of the dialog, which ends the message of the answer."""
         return msgspec.structs.replace(
             self.messages.finish(),
             in_token=self.usage.in_token,
@@ -95,11 +95,11 @@ class Dialog:
         self._turns.append(turn)
 
     async def ask(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
-        """Ask the model, within the limits, and count its usage.
+        """Ask the model, within the dialog's limits, and count its usage.
 
         Raises:
-            TooLarge: the dialog has used up its tokens, or the answer exceeds the size limit of a record.
-            Timeout: the dialog has used up its time.
+            TooLarge: the dialog has used its tokens, or the answer exceeds the size limit of a record.
+            Timeout: the dialog has used its time.
             ContentFilter: the provider refused to answer.
             TgError: the model failed.
         """
@@ -117,7 +117,7 @@ class Dialog:
                     self.answered_by = self.answered_by or record.model
                     self.finish_reason = record.finish_reason or self.finish_reason
                     yield record
-        # If the dialog's own time has run out, its sentence names the limit that can be raised.
+        # If the dialog's own time has run out, raise its error instead, which names the limit.
         except Timeout:
             self._check()
             raise
@@ -137,6 +137,6 @@ class Dialog:
 
 
 def _size(record: TextCompletionResponse) -> int:
-    """Bytes of a record that are kept until the turn is over: its text and its calls."""
+    """Bytes of a record that are kept until the turn ends: its text and its calls."""
     calls = sum(len(call.arguments) + len(call.name or "") + len(call.id or "") + 1 for call in record.tool_calls)
     return len(record.response or "") + calls + PIECE_BYTES

@@ -1,4 +1,4 @@
-"""Pattern -> loop -> records: ask the model, run the tool calls, return the results to it, until it answers."""
+"""Pattern -> loop -> records: ask the model, run its tool calls, return the results to it, until it answers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -26,20 +26,20 @@ from tg_schema import AgentResponse, TextCompletionRequest, Usage
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_FAULTS = 2
-"""Consecutive turns without a valid call or an answer; the last of them ends the dialog."""
+"""Consecutive turns with neither a valid call nor an answer, after which the dialog ends with an error."""
 
 
 class AgentLoop:
-    """One loop of a dialog. All its state is in its turns, so that it can continue from the turns of another loop.
+    """One loop of a dialog. Its whole state is in its turns, so it can continue from the turns of another loop.
 
     Args:
         dialog: the dialog of this loop.
         goal: the question to answer.
         turns: the previous turns.
-        speaks: the kind of message for its answer. The answer of a step within a dialog is a thought.
+        speaks: the kind of message for its answer; within a plan, the answer of a step is a thought.
 
     Attributes:
-        answer: the answer, once all records were yielded. An answer's message is left open.
+        answer: the answer, after all records were yielded. Its message is not ended yet.
     """
 
     def __init__(self, dialog: Dialog, goal: Goal, turns: tuple[Turn, ...], *, speaks: Kind = "answer") -> None:
@@ -54,8 +54,8 @@ class AgentLoop:
         """All messages, calls and observations of the loop.
 
         Raises:
-            ProtocolError: the model makes no valid tool call, even after it was told what is wrong.
-            TooLarge: it reached its token limit before a call or an answer, twice.
+            ProtocolError: the model makes no valid tool call, even after it was told what was wrong.
+            TooLarge: the model reached its token limit before a call or an answer, twice in a row.
             TgError: the model failed, or a limit is reached.
         """
         faults = done = 0
@@ -79,7 +79,7 @@ class AgentLoop:
                     yield record
             self._turns += (turn.turn,)
             self._dialog.keep(turn.turn)
-            # Only faults in a row count: a model that mends its call may go on.
+            # Only consecutive faults count: a model that corrects its call may go on.
             faults = faults + 1 if turn.faulty else 0
             if faults == MAX_FAULTS and turn.cut:
                 raise TooLarge("the model reached its token limit before a tool call or an answer; raise the limit")
@@ -87,9 +87,9 @@ class AgentLoop:
                 raise ProtocolError("the model makes no valid tool call; ask another model")
 
     async def say(self, asked: Rendered, reads: type[Reader] = Reader) -> AsyncGenerator[AgentResponse, None]:
-        """The messages of one turn with a prompt of its own and without tools.
+        """The messages of one turn that has its own prompt and no tools.
 
-        `answer` is all of its text if there is nothing but thoughts in it.
+        Afterwards `answer` is the answer, or the whole text if the turn has only thoughts.
 
         Raises:
             TgError: the model failed, or a limit is reached.
@@ -131,14 +131,14 @@ class AgentLoop:
                 return [*self._messages.close(), *self._call(event, turn)]
 
     def _end_message(self, turn: OpenTurn, *, reasoning: bool) -> list[AgentResponse]:
-        """Reasoning that the provider reports apart, and thoughts in the text, are separate messages."""
+        """End the open message if reasoning that the provider sends separately begins or ends."""
         if turn.reasoning == reasoning:
             return []
         turn.reasoning = reasoning
         return [] if self._messages.answering else self._messages.close()
 
     def _call(self, event: ParsedCall | InvalidCall, turn: OpenTurn) -> list[AgentResponse]:
-        """The action's record; a call without a tool's name has none."""
+        """The record of an action; a call without a tool's name has none."""
         message = self._messages.next_id()
         call = OpenCall(message, event)
         turn.calls.append(call)
@@ -157,7 +157,7 @@ class AgentLoop:
         ]
 
     async def _fault(self, event: ParsedCall | InvalidCall) -> str | None:
-        """Why a call cannot be made; None = it can."""
+        """Why a call cannot be made; None = it can be made."""
         if isinstance(event, InvalidCall):
             return event.fault
         tools = self._dialog.tools
@@ -175,7 +175,7 @@ class AgentLoop:
                     yield make_observation(call, self._messages.next_id(), call.pieces[0], end=True)
         tools = self._dialog.tools
         good = [call for call in calls if call.fault is None]
-        # Their ids are in the order of the calls, whichever result comes first.
+        # Number the observations in the order of the calls, whichever result comes first.
         observations = [Observation(call, self._messages.next_id()) for call in good]
         prepared = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
         async with aclosing(run_concurrently(prepared, self._dialog.remaining)) as outcomes:
@@ -188,6 +188,6 @@ class AgentLoop:
 
 
 def _action(tool: str, arguments: str) -> str:
-    """An action as JSON text, for people and programs."""
+    """An action as JSON text, readable for people and programs."""
     value = object_of(arguments)
     return msgspec.json.encode({"tool": tool, "arguments": arguments if value is None else value}).decode()

@@ -1,4 +1,4 @@
-"""Loop -> requestor: a dialog's records, with the ids and flags of their messages."""
+"""Loop -> requestor: the records of a dialog, with the ids and flags of their messages."""
 
 from tg_base.telemetry import new_id
 from tg_schema import AgentResponse
@@ -6,7 +6,7 @@ from tg_schema.agent import ChunkType
 
 
 class Messages:
-    """The messages of one dialog. Text continues the open message until that is closed or the kind changes."""
+    """The messages of one dialog. Text continues the open message until it is closed or the kind of text changes."""
 
     def __init__(self) -> None:
         self._dialog = new_id()

@@ -10,21 +10,21 @@ NATIVE_FEATURES = frozenset({"tools", "history"})
 """The features that a provider must announce for native tool calls."""
 
 FEATURES_TIMEOUT_SECONDS = 2.0
-"""Seconds to wait for a provider's first announcement, after a start."""
+"""Seconds to wait for a provider's first announcement after a start."""
 
 
 class AgentModel:
     """The model of one agent.
 
     Args:
-        requestor: knows the announcements of the processors.
+        requestor: the requestor, which knows what the processors announce.
         llm: the client of its text completion.
-        profile: how it calls tools (auto = natively if every processor of its queue announces the features), and how
-            much of a text it holds back.
-        prompts: replaced as a whole when the configuration is edited.
+        profile: the agent's configuration: how it calls tools (auto = natively, if every processor of the model's queue
+            announces the features), and how much text it holds back.
+        prompts: the agents' prompts; replaced as a whole when the configuration is edited.
 
     Attributes:
-        hold: how many characters of unstructured text are held back.
+        hold: how many characters of unstructured text are held back before they count as the answer.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class AgentModel:
         return TextCalling(self.prompts, can_stop="stop" in announced, hold=self.hold)
 
     async def _find_features(self) -> frozenset[str]:
-        """The features that all of the model's processors announce; empty if none has announced itself.
+        """The features that all of the model's processors announce; empty if none has announced any.
 
-        Of a route's models, the first that has a processor counts.
+        If a route has several models, the first one with a processor counts.
         """
-        # A plain peer announces nothing, so waiting for it would be in vain.
+        # A plain peer announces nothing, so do not wait for it.
         if self.llm.route.plain:
             return frozenset()
         presence, queue = self._requestor.presence, self._requestor.routes.find_live(self.llm.route).request

@@ -1,4 +1,4 @@
-"""Model -> loop: the current turn of the model: its text in order, its calls, and what each of them brought."""
+"""Model -> loop: the current turn of the model: its text in order, its calls, and the results of the calls."""
 
 from dataclasses import dataclass, field
 
@@ -18,11 +18,11 @@ class OpenCall:
     """One call of the turn.
 
     Attributes:
-        id: its id in this dialog.
+        id: the call's id in this dialog.
         event: the call as the model made it.
-        fault: why it cannot be made, as a sentence for the model; None = it can be made, or was made.
-        pieces: its observation so far.
-        failed: whether it failed.
+        fault: why the call cannot be made, as a sentence for the model; None = it can be made.
+        pieces: the pieces of its observation so far.
+        failed: whether the call was made and failed.
     """
 
     id: str
@@ -38,14 +38,14 @@ class OpenCall:
 
     @property
     def result(self) -> Result:
-        """The result, as the model gets it."""
+        """The result in the form that the model gets."""
         failed = self.failed or self.fault is not None
         event = self.event
         return Result(self.tool, event.arguments, "".join(self.pieces), failed, event.id, event.signature)
 
 
 class Observation:
-    """The outcome of one call, as records; the call keeps the text for the model."""
+    """The outcome of one call, as records. The text for the model is added to the call."""
 
     def __init__(self, call: OpenCall, message: str) -> None:
         self._call = call
@@ -53,7 +53,7 @@ class Observation:
         self._open: dict[tuple[tuple[str, ...], str | None], AgentResponse] = {}
 
     def records(self, outcome: str | AgentResponse | CallFailed | CallEnded) -> list[AgentResponse]:
-        """The records of one outcome. A message that a sub-agent leaves open ends with the call."""
+        """The records of one outcome. If a sub-agent leaves a message open, it ends with the call."""
         match outcome:
             case AgentResponse(path=path, message_id=message):
                 self._open[path, message] = outcome
@@ -95,7 +95,7 @@ class OpenTurn:
 
     Attributes:
         calls: the calls of the turn.
-        reasoning: whether the latest text is reasoning that the provider reports apart.
+        reasoning: whether the latest text is reasoning that the provider sends separately.
         cut: whether the model has reached its token limit in this turn.
         thinking: reasoning that the provider wants back.
     """
@@ -128,18 +128,18 @@ class OpenTurn:
 
     @property
     def faulty(self) -> bool:
-        """Whether the model made an error in this turn, which it must be told."""
+        """Whether the model made an error in this turn and must be told so."""
         return not self.calls or any(call.fault is not None for call in self.calls)
 
     @property
     def thought(self) -> str:
-        """All of its text."""
+        """The whole text of the turn."""
         return "\n".join("".join(pieces) for _, pieces in self._sections)
 
     @property
     def turn(self) -> Turn:
         """The finished turn."""
-        # A turn without a call had no answer either, or the dialog would have ended with it.
+        # A turn without calls had no answer either: an answer would have ended the dialog.
         fault = CUT if self.cut else NO_STEP
         results = tuple(call.result for call in self.calls)
         return Turn(self.thought, results, None if self.calls else fault, self.thinking)

@@ -1,4 +1,4 @@
-"""Model's text -> events of a plan: a plan that is written in JSON becomes a numbered list."""
+"""Model's text -> events of a plan. A plan that is written in JSON becomes a numbered list."""
 
 import re
 from typing import Any
@@ -12,11 +12,11 @@ from tg_schema import TextCompletionResponse
 _BEGINS = re.compile(r"[`{\[]|\Z")
 _JSON = re.compile(r"(?:```\w*\s*)?([{\[].*[}\]])\s*(?:```)?(.*)", re.DOTALL)
 _NAMES = ("step", "description", "task", "goal", "action", "title", "name")
-"""What models call the text of a step."""
+"""Names that models use for the text of a step."""
 
 
 class PlanReader(Reader):
-    """Parses a plan. From the first sign of JSON on, it is held back until the end of the turn."""
+    """Parses a plan. From the first sign of JSON on, the text is held back until the end of the turn."""
 
     def __init__(self, parser: ReactParser) -> None:
         super().__init__(parser)
@@ -42,7 +42,7 @@ class PlanReader(Reader):
 
 
 def list_steps(text: str) -> str:
-    """A plan in JSON as a numbered list, with the text behind it; any other text as it is."""
+    """A plan in JSON as a numbered list, followed by the text after it; any other text unchanged."""
     found = _JSON.fullmatch(text)
     value = None if found is None else object_of(f'{{"plan":{found[1]}}}')
     if found is None or value is None:
@@ -58,6 +58,6 @@ def _find_items(plan: Any) -> list[Any]:
 
 
 def _describe(item: Any) -> str:
-    """A step on one line; "" = it has none in words."""
+    """A step on one line; "" = the step has no text."""
     texts = (item.get(name) for name in _NAMES) if isinstance(item, dict) else (item,)
     return " ".join(next((text for text in texts if isinstance(text, str)), "").split())

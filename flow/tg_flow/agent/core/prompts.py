@@ -14,11 +14,11 @@ BUILT_IN_FILE = Path(__file__).with_name("agent_prompts.toml")
 
 
 class AgentPrompts:
-    """Immutable; replaced as a whole when the configuration is edited.
+    """The agents' prompts. Immutable; replaced as a whole when the configuration is edited.
 
     Args:
-        templates: by name.
-        time: the clock for the time limit of a render, in seconds.
+        templates: the templates by name.
+        time: the clock that limits the time of a rendering, in seconds.
     """
 
     def __init__(self, templates: dict[str, PromptTemplate], *, time: Callable[[], float] = thread_time) -> None:
@@ -40,7 +40,7 @@ class AgentPrompts:
         )
 
     async def render(self, name: str, **variables: Any) -> Rendered:
-        """Render one prompt; its template need not use all variables.
+        """Render one prompt. Its template need not use all variables.
 
         Raises:
             BadRequest: it cannot be rendered with these variables.

@@ -14,19 +14,19 @@ from tg_schema import AgentResponse, FinishReason, Tool, Usage
 from tg_schema.errors import BadRequest, ProviderAuth
 
 Piece = str | Usage | AgentResponse
-"""A piece of an observation: text, token usage, or a record of a sub-agent that is forwarded to the requestor."""
+"""A piece of an observation: text, token usage, or a record of a sub-agent, which is forwarded to the requestor."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The configuration of a kind of tool; each kind derives its own `Options`."""
+    """The configuration of a kind of tool. Each kind derives its own `Options` from this."""
 
 
 class AgentTool(ABC):
     """A tool that an agent can call. Calls run concurrently.
 
     Attributes:
-        declaration: name, description and schema, for the model.
-        table: its table in the configuration.
+        declaration: name, description and schema, as the model sees them.
+        table: the tool's table in the configuration.
     """
 
     Options: ClassVar[type[ToolOptions]] = ToolOptions
@@ -43,37 +43,37 @@ class AgentTool(ABC):
         Args:
             name: the table's name.
             table: the table.
-            options: its options, an `Options` of this kind.
+            options: the table's options, an instance of this kind's `Options`.
             context: the resources that the tool may use.
 
         Raises:
-            TgError: it cannot be opened; the message says what to do.
+            TgError: the tool cannot be opened; the message says what to do.
         """
 
     @abstractmethod
     def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
-        """Yield the observation as it comes. The arguments satisfy the schema.
+        """Yield the observation as it arrives. The arguments satisfy the schema.
 
-        Closing the generator, or cancelling its task, must stop the work.
+        If the generator is closed or its task is cancelled, the work must stop.
 
         Raises:
             TgError: the call failed; the model gets the message.
         """
 
     async def aclose(self) -> None:  # noqa: B027 - most tools hold nothing
-        """Close the tool's resources. Called once, when no call can follow."""
+        """Close the tool's resources. Called once, after the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The resources of tools: the configuration, the flow that they are called from, and the services on the bus."""
+    """The resources of tools: the configuration, the flow that the tools are called from, and the bus."""
 
     config: Config
     flow: str
     requestor: Requestor
 
     def client(self, service: str, flow: str | None = None) -> Client[Any, Any]:
-        """A client of a service of this flow, or of another one that an option of the tool names.
+        """A client of a service of this flow, or of another flow that an option of the tool names.
 
         Raises:
             BadRequest: the flow has no such service.
@@ -95,8 +95,8 @@ def read_secrets(secrets: Mapping[str, str], needs: str) -> dict[str, str]:
     """The values of the environment variables that a tool's option `secrets` names.
 
     Args:
-        secrets: a name for each value, and its variable.
-        needs: who needs the value, for the error; `{}` stands for its name.
+        secrets: for each value its name, and the variable that holds it.
+        needs: who needs the value, for the error; `{}` is replaced by the value's name.
 
     Raises:
         ProviderAuth: a variable is not set.
@@ -109,5 +109,5 @@ def read_secrets(secrets: Mapping[str, str], needs: str) -> dict[str, str]:
 
 
 def cut_note(finish_reason: FinishReason | None) -> str:
-    """The note at the end of an observation whose model was cut off, so that it is not taken for complete."""
+    """A note that ends an observation if the token limit of the model that wrote it cut it off, else ""."""
     return "\n(cut: the model has reached its limit of tokens)" if finish_reason == "length" else ""

@@ -1,4 +1,4 @@
-"""Loop -> tools -> loop: concurrent calls, each with a time limit; their pieces as they come."""
+"""Loop -> tools -> loop: concurrent calls, each with a time limit, and their pieces as they arrive."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -16,13 +16,13 @@ from tg_schema.errors import Internal, Timeout
 log = structlog.get_logger()
 
 MAX_WAITING_PIECES = 16
-"""Pieces buffered for a slow reader; beyond it the tools wait."""
+"""Pieces buffered for a slow reader. When the buffer is full, the tools wait."""
 
 MAX_CONCURRENT_CALLS = 16
-"""Calls of one turn that run concurrently; the others wait."""
+"""Calls of one turn that run concurrently; further calls wait."""
 
 MAX_OBSERVATION_CHARACTERS = 100_000
-"""Characters of one observation; the rest is dropped, and the model is told so."""
+"""Most characters of one observation. The rest is dropped, and the model is told so."""
 
 
 class CallFailed(NamedTuple):
@@ -47,9 +47,9 @@ _Queue = asyncio.Queue[tuple[int, Outcome]]
 
 
 async def run_concurrently(calls: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
-    """Run all calls for at most `seconds`; yield each piece with its call's index, and `CallEnded` once for each call.
+    """Run all calls for at most `seconds`. Yield each piece with its call's index, and a `CallEnded` for each call.
 
-    Leaving early cancels them.
+    Closing the generator early cancels the calls.
     """
     end = asyncio.get_running_loop().time() + seconds
     queue: _Queue = asyncio.Queue(MAX_WAITING_PIECES)
@@ -87,7 +87,7 @@ async def _run(index: int, call: PreparedCall, seconds: float, queue: _Queue) ->
     except TgError as error:
         failure = error.message
     except asyncio.CancelledError:
-        # If nobody has cancelled this task, the tool has raised it by itself, and only its call has failed.
+        # If nobody has cancelled this task, the tool itself has raised the error, and only its call has failed.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
@@ -105,7 +105,7 @@ async def _forward(index: int, call: PreparedCall, limit: float, queue: _Queue) 
             async for piece in pieces:
                 await queue.put((index, piece))
     except TimeoutError:
-        # Any other one is the tool's own, and a defect of it.
+        # A TimeoutError of the tool's own is a defect of the tool.
         if not clock.expired():
             raise
         raise Timeout(f"no result within {limit:g} s") from None

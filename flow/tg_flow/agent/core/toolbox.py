@@ -1,4 +1,4 @@
-"""Dialog -> tools: the tools of one flow, and which of them can be called when."""
+"""Dialog -> tools: the tools of one flow, and which of them can be called in which state."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,11 +17,11 @@ class Toolbox:
     """Tools by name, with their compiled schemas.
 
     Args:
-        tools: each has a name of its own.
-        checkers: checks arguments where that may take long.
+        tools: the tools; no two may have the same name.
+        checkers: the worker pool that checks arguments if a check may take long.
 
     Raises:
-        BadRequest: two have the same name, or a schema is wrong.
+        BadRequest: two tools have the same name, or a schema is wrong.
     """
 
     def __init__(self, tools: Iterable[AgentTool], checkers: WorkerPool) -> None:
@@ -37,11 +37,11 @@ class Toolbox:
 
     @property
     def next_states(self) -> dict[str, str | None]:
-        """For each tool, the dialog's state after a call of it."""
+        """For each tool, the dialog's state after it was called; None = unchanged."""
         return {name: tool.table.state for name, tool in self._tools.items()}
 
     def available(self, groups: Iterable[str] | None, state: str) -> dict[str, AgentTool]:
-        """The tools that a request with these groups can call in this state."""
+        """The tools that a request with these groups can call in this state of the dialog."""
         wanted = frozenset((DEFAULT_GROUP,) if groups is None else groups)
         return {name: tool for name, tool in self._tools.items() if _in_reach(tool.table, wanted, state)}
 
@@ -60,7 +60,7 @@ def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
 
 
 def compile_schema(tool: AgentTool) -> ObjectSchema:
-    """Compile the schema of a tool's arguments. Raises BadRequest with the place of an error in it."""
+    """Compile the schema of a tool's arguments. Raises BadRequest with the position of an error in it."""
     try:
         return ObjectSchema(tool.declaration.parameters, trusted=True)
     except BadSchema as bad:

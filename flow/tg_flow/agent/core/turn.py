@@ -1,4 +1,4 @@
-"""Loop -> model: the past turns of a dialog, as values from which a request to any model can be made."""
+"""Loop -> model: the past turns of a dialog, as values from which a request for any model can be built."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,11 @@ class Result(msgspec.Struct, frozen=True):
 
     Attributes:
         tool: its name; "" if the model gave none.
-        arguments: JSON text, as far as the model wrote it.
+        arguments: JSON text, as the model wrote it, perhaps cut off.
         text: the observation, or what went wrong.
         failed: whether the tool or the call failed.
         id: the provider's id of the call.
-        signature: the provider's proof of the call, which it wants back.
+        signature: the provider's proof of the call, which it wants back in the next request.
     """
 
     tool: str
@@ -29,13 +29,13 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One turn of the model, with the results that it got.
+    """One turn of the model, with the results of its calls.
 
     Attributes:
-        thought: its text.
+        thought: the text of the turn.
         results: its calls with their results.
         fault: the error of the turn, as a sentence for the model; None = no error.
-        thinking: reasoning that its provider wants back.
+        thinking: reasoning that its provider wants back in the next request.
     """
 
     thought: str
@@ -58,7 +58,7 @@ def turns_of(history: Iterable[AgentStep]) -> tuple[Turn, ...]:
 
 
 def state_after(state: str, turns: Iterable[Turn], next_states: dict[str, str | None]) -> str:
-    """The dialog's state: that of its last successful call of a tool with a state."""
+    """The dialog's state, which the last successful call of a tool with a `state` has set."""
     for turn in turns:
         for result in turn.results:
             if not result.failed:

@@ -6,14 +6,14 @@ Kind = Literal["thought", "answer"]
 
 
 class TextDelta(NamedTuple):
-    """A piece of text; adjacent pieces of the same kind are one message until `MessageEnd`."""
+    """A piece of text. Adjacent pieces of one kind belong to one message, until `MessageEnd`."""
 
     kind: Kind
     text: str
 
 
 class ReasoningDelta(NamedTuple):
-    """A piece of reasoning that the provider reports apart from the text."""
+    """A piece of reasoning that the provider sends separately from the text."""
 
     text: str
 
@@ -37,7 +37,7 @@ class InvalidCall(NamedTuple):
     Attributes:
         fault: what is wrong, as a sentence for the model.
         tool: the tool's name, if it could be read.
-        arguments: the text in place of the arguments.
+        arguments: the text that stands in place of the arguments.
         id: the call's id, if the provider gave one.
         signature: the provider's proof of the call, if it gave one.
     """

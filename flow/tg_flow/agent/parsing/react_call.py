@@ -25,14 +25,14 @@ _NO_NAME = 'the call names no tool; write its name, or {"tool": NAME, "arguments
 
 
 class ReadCall(NamedTuple):
-    """The index after the call, and the call; None = the model states that it calls nothing."""
+    """The index after the call, and the call; None = the model says that it calls nothing."""
 
     end: int
     event: ParsedCall | InvalidCall | None
 
 
 class ReactCall:
-    """The rest of a call whose tool is known; "" = the object names it."""
+    """A call whose tool's name has been read, if it has one; "" = the object names the tool."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -42,11 +42,11 @@ class ReactCall:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is called: models write `Action: none` then."""
+        """Whether the model calls nothing: models then write `Action: none`."""
         return self._tool.casefold() in _NOTHING
 
     def read(self, text: str, start: int, *, final: bool) -> ReadCall | None:
-        """The call, once it is complete. The text from `start` on, where the arguments begin, only grows."""
+        """The call if it is complete, else None. `start` is where the arguments begin; `text` only grows."""
         if self._object is None:
             found = self._find_object(text, start, final=final)
             if not isinstance(found, int):
@@ -61,7 +61,7 @@ class ReactCall:
         return None if behind is None else ReadCall(behind, self._event(text[begin:end]))
 
     def _find_object(self, text: str, start: int, *, final: bool) -> int | ReadCall | None:
-        """The start of the object, or a call without one; None = not known yet."""
+        """The start of the object, or a call without an object; None = not known yet."""
         at, labelled = start, False
         while True:
             here = _after_space(text, at)
@@ -83,7 +83,7 @@ class ReactCall:
             return self._bare(text, here, final=final) if bare else ReadCall(here, self._make_call("{}"))
 
     def _bare(self, text: str, start: int, *, final: bool) -> ReadCall | None:
-        """Arguments that are not an object: the whole line, unless it is a fence around this call or the next."""
+        """A call whose arguments are a whole line instead of an object, unless the line is a fence."""
         fence = fence_at(text, start, final=final)
         if isinstance(fence, Undecided):
             return None
@@ -124,7 +124,7 @@ class ReactCall:
 
 
 def call_at(text: str, start: int, *, final: bool) -> tuple[ReactCall, int] | Undecided | None:
-    """The call whose name begins at `start`, after `Action:`, and where to continue; None = it is ordinary text."""
+    """The call whose name begins at `start`, after `Action:`, and where to continue; None = this is ordinary text."""
     at = _after_space(text, start)
     if at == len(text):
         return None if final else UNDECIDED
@@ -147,7 +147,7 @@ def _after_space(text: str, start: int) -> int:
 
 
 def _behind_fence(text: str, start: int, *, final: bool) -> int | Undecided | None:
-    """The index after the code fence at `start`, with its language and line break; None = there is none."""
+    """The index after the code fence at `start`, with its language and line break; None = there is no fence."""
     fence = _FENCE.match(text, start)
     if fence is None:
         return UNDECIDED if not final and _MARK.startswith(text[start : start + 3]) else None
@@ -159,7 +159,7 @@ def _encode(value: dict[str, Any]) -> str:
 
 
 def object_of(text: str) -> dict[str, Any] | None:
-    """The object; None if the text is not one. Line breaks inside strings are accepted, as models write them."""
+    """The object; None if the text is not one. Line breaks inside strings are accepted, because models write them."""
     try:
         return decode_json(text, dict[str, Any])
     except RecursionError:
@@ -167,7 +167,7 @@ def object_of(text: str) -> dict[str, Any] | None:
     except (msgspec.MsgspecError, UnicodeError):
         pass
     try:
-        # `NaN` and `Infinity` are refused: no other JSON reader takes them, so the arguments could not go on.
+        # Refuse `NaN` and `Infinity`: no other JSON reader accepts them, so the arguments could not be passed on.
         value = json.loads(text, strict=False, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None

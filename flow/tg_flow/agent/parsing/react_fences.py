@@ -30,7 +30,7 @@ def fence_at(text: str, start: int, *, final: bool) -> Fence | Undecided | None:
 
 
 def behind(text: str, fence: Fence, *, final: bool) -> Behind:
-    """What the next line is: a marker, blank (also at the end of the text), or ordinary text."""
+    """What the line after the fence is: a marker, blank (also at the end of the text), or ordinary text."""
     blank = _BLANK.match(text, fence.end)
     if blank is not None:
         return "blank" if blank[1] or final else UNDECIDED
@@ -39,9 +39,9 @@ def behind(text: str, fence: Fence, *, final: bool) -> Behind:
 
 
 def inside(text: str, fence: Fence, *, final: bool) -> Marker | Fence | Undecided | None:
-    """What a block begins with, after at most a few empty lines: a marker, another fence, or ordinary text.
+    """What a fenced block begins with, after at most a few empty lines: a marker, another fence, or ordinary text.
 
-    At the end of the text it is the fence itself: the block is empty.
+    At the end of the text it returns the fence itself: the block is empty.
     """
     space = _SPACE.match(text, fence.end)
     start = fence.end if space is None else space.end()

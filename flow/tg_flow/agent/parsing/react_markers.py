@@ -20,12 +20,12 @@ _FORMS: dict[str, Section] = {
     for form in ("{}:", "**{}:**", "**{}**:", "# {}:", "## {}:", "### {}:")
 }
 MAX_INDENT_CHARACTERS = 64
-"""White space before a marker; a line with more of it is ordinary text."""
+"""Most white space before a marker; a line with more is ordinary text."""
 _FIRST = frozenset(form[0] for form in _FORMS)
 
 
 class Marker(NamedTuple):
-    """A marker: what begins with it, and the index after its colon."""
+    """A marker: the section that begins with it, and the index after its colon."""
 
     section: Section
     end: int

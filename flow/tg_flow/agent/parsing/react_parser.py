@@ -1,18 +1,18 @@
-"""Model's text -> events: thoughts, calls and the answer, as soon as the text allows to tell them apart.
+"""Model's text -> events: thoughts, calls and the answer, each as soon as the text tells which it is.
 
     Thought: I must know the weather.        any text; the marker may be missing if another section follows
     Action: weather                          the name of a tool, alone on its line; otherwise it is ordinary text
     Action Input: {"city": "Paris"}          one JSON object, also fenced, on the same line, or missing
     Final Answer: Take an umbrella.          everything to the end of the text
 
-White space next to a marker belongs to the marker; every other character of the text arrives exactly once. What a model
-invents after its call (an observation, an answer) is dropped. Text that begins without a marker is held back until a
-marker follows (then it was a thought), it ends, or it is longer than `hold` (then it is the answer, streamed as it
-comes). Such a presumed answer stays one: a later `Thought:`, `Final Answer:` or `Action: none` in it is ordinary text.
-Only a call ends it.
+White space next to a marker belongs to the marker; every other character of the text is passed on exactly once. What a
+model invents after its call (an observation, an answer) is dropped. Text that begins without a marker is held back. If
+a marker follows, it was a thought. If the text ends, or is longer than `hold`, it is the answer, which is streamed from
+then on. Such a presumed answer remains the answer: a later `Thought:`, `Final Answer:` or `Action: none` in it is
+ordinary text. Only a call ends it.
 
-A code fence around any of this (its first line begins with a marker) belongs to the structure, and so does its closing
-fence. Every other fence is ordinary text, and so is the content of a fence inside a presumed answer.
+If the first line inside a code fence begins with a marker, both lines of the fence belong to the structure and are
+dropped. Every other fence is ordinary text, and so is everything in a fence inside a presumed answer.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, ma
 
 
 class ReactParser:
-    """Sans-I/O: takes text in pieces of any size; the events do not depend on how it is split.
+    """A parser without I/O: takes text in pieces of any size. The events do not depend on how the text is split.
 
     Args:
-        actions: whether the text can hold calls. Otherwise only thoughts and the answer are told apart.
-        hold: how many characters of unstructured text are held back, since they may be a thought or the answer.
+        actions: whether the text may contain calls. If not, only thoughts and the answer are told apart.
+        hold: how many characters of unstructured text are held back, because they may be a thought or the answer.
     """
 
     def __init__(self, *, hold: int, actions: bool = True) -> None:
@@ -49,19 +49,19 @@ class ReactParser:
         self._called = False
         self._call = ReactCall("")
         self._fence = 0
-        """Backticks of the fence around the structure; 0 = there is none."""
+        """Backticks of the fence around the structure; 0 = there is no fence."""
         self._code = 0
-        """Backticks of the open fence in ordinary text."""
+        """Backticks of the open fence in ordinary text; 0 = there is no fence."""
         self._behind_fence = False
 
     def feed(self, text: str) -> list[Event]:
-        """Add text; return the events that are certain now."""
+        """Add text; return the events that are now certain."""
         self._text += text
         self._run()
         return self._take()
 
     def end(self) -> list[Event]:
-        """The remaining events, at the end of the text. The last message is left open."""
+        """The remaining events at the end of the text. The last message is left open."""
         self._run(final=True)
         if self._unsaid:
             self._kind = "answer"
@@ -71,7 +71,7 @@ class ReactParser:
         return self._take()
 
     def call_follows(self) -> list[Event]:
-        """A call is made outside the text: the text so far was a thought."""
+        """Note that a call is made outside the text, so the text so far was a thought."""
         self._run(final=True)
         self._switch("thought")
         self._called = True
@@ -90,7 +90,7 @@ class ReactParser:
         return events
 
     def _prose(self) -> bool:
-        """One line of ordinary text, as far as it has come."""
+        """Read one line of ordinary text, or the part of it that has arrived."""
         text, start = self._text, self._at
         if start == len(text):
             return False
@@ -103,7 +103,7 @@ class ReactParser:
         return True
 
     def _step_structure(self) -> bool | None:
-        """Consume a marker or fence; False = not certain yet, None = this is ordinary text."""
+        """Read a marker or fence. Returns False if more text is needed, None if this is ordinary text."""
         if self._hears:
             found = marker_at(self._text, self._at)
             if found == UNDECIDED and not self._final:
@@ -120,7 +120,7 @@ class ReactParser:
         return self._listening and not (self._code and self._kind == "answer")
 
     def _step_fence(self, fence: Fence) -> bool | None:
-        """As `_step_structure`, at a fence."""
+        """As `_step_structure`, for a fence."""
         if self._code:
             if fence.bare and fence.ticks >= self._code:
                 self._code = 0
@@ -133,9 +133,9 @@ class ReactParser:
         return self._called and not (self._open or self._unsaid)
 
     def _close_fence(self, fence: Fence) -> bool | None:
-        """The closing fence of the structure, unless text follows at once: then it opens another one.
+        """Read the closing fence of the structure. If text follows it at once, it opens another fence instead.
 
-        After a call it always closes: the fence that it closes may have begun as ordinary text.
+        After a call it always closes a fence, which may have looked like ordinary text at its beginning.
         """
         if not self._behind_call:
             following = behind(self._text, fence, final=self._final)
@@ -147,7 +147,7 @@ class ReactParser:
         return True
 
     def _open_fence(self, fence: Fence) -> bool | None:
-        """The opening fence, of structure or of ordinary text."""
+        """Read an opening fence, of structure or of ordinary text."""
         found = inside(self._text, fence, final=self._final) if self._hears else None
         if isinstance(found, Undecided):
             return False
@@ -160,7 +160,7 @@ class ReactParser:
         return begun is True
 
     def _begin(self, marker: Marker) -> bool | None:
-        """Consume a marker; False = it is ordinary text, None = not certain yet."""
+        """Read a marker. Returns False if it is ordinary text, None if more text is needed."""
         match marker.section:
             case "action" if self._actions:
                 return self._begin_call(marker.end)
@@ -207,7 +207,7 @@ class ReactParser:
         return False
 
     def _add_text(self, text: str) -> None:
-        """Emit text. White space waits for what follows it."""
+        """Emit text. White space is held back until other text follows."""
         if self._fresh:
             text = text.lstrip()
             if not text:
@@ -239,6 +239,6 @@ class ReactParser:
             self._events.append(MessageEnd())
             self._open = False
         if self._code:
-            # The open fence looked like ordinary text; now it turns out to be around the structure.
+            # The open fence looked like ordinary text, but it encloses the structure.
             self._fence, self._code = self._fence or self._code, 0
         self._kind, self._fresh, self._line_start, self._space = kind, True, False, ""

@@ -1,6 +1,6 @@
 """HTTP tool -> socket: connects only to public addresses, and to those that the configuration allows.
 
-It checks the address after name resolution, at the time of connecting: the owner of a name may point it anywhere at any
+It checks the address after name resolution, when it connects, because the owner of a name may change its address at any
 time (DNS rebinding).
 """
 
@@ -13,7 +13,7 @@ from tg_schema.errors import BadRequest
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]
-"""As `socket.getaddrinfo` returns it; the address is the first part of the last element."""
+"""The type of `socket.getaddrinfo`'s results; the address is the first part of the last element."""
 
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -31,7 +31,7 @@ class AddressGuard:
         allowed: hosts, addresses and networks that may be private: "orders.internal", "10.1.2.3", "10.0.0.0/8".
 
     Raises:
-        BadRequest: an entry of `allowed` is none of these, or the host is a private address that no entry allows.
+        BadRequest: an entry of `allowed` has another form, or the host is a private address that no entry allows.
     """
 
     def __init__(self, host: str, allowed: Iterable[str]) -> None:
@@ -45,7 +45,7 @@ class AddressGuard:
             raise BadRequest(sentence).at("url")
 
     def socket(self, info: AddressInfo) -> socket.socket:
-        """Create the socket for one address; the connector's `socket_factory`.
+        """Create the socket for one address; passed to the connector as `socket_factory`.
 
         Raises:
             PrivateAddress: the tool may not connect to it.
@@ -66,7 +66,7 @@ class AddressGuard:
     def _may_reach(self, address: Address) -> bool:
         inner = _inner(address)
         named = any(one in network for network in self._networks for one in (address, inner))
-        # Python takes most multicast addresses for global ones.
+        # Python considers most multicast addresses global.
         return self._any or named or (inner.is_global and not inner.is_multicast)
 
 

@@ -22,7 +22,7 @@ from tg_schema.errors import BadRequest, ProtocolError, Unavailable
 log = structlog.get_logger()
 
 MAX_ERROR_CHARACTERS = 2000
-"""Characters of the body of a failed request that the model gets."""
+"""Most characters of a failed request's response body that the model gets."""
 
 _PRIVATE = "the server's address is private, and the tool may not reach it"
 _ARGUMENT = re.compile(r"\{(\w+)\}")
@@ -33,10 +33,10 @@ class HttpOptions(ToolOptions, frozen=True, kw_only=True):
     """The request.
 
     Attributes:
-        url: the address; `{argument}` in its path or query is replaced, but never in its host: no model chooses that.
+        url: the URL. `{argument}` in its path or query is replaced, but never in its host, which no model may choose.
         method: GET and DELETE send all other arguments in the query, the other methods as a JSON body.
         headers: sent with every request.
-        secrets: headers with secret values, each with the name of the environment variable that holds it.
+        secrets: headers with secret values, each with the name of the environment variable that holds the value.
         allow_private: hosts, addresses and networks that may be reached although they are not public.
     """
 
@@ -48,7 +48,7 @@ class HttpOptions(ToolOptions, frozen=True, kw_only=True):
 
 
 class HttpTool(AgentTool):
-    """One address. It follows no redirects, so that no response chooses another host; calls share no cookies."""
+    """One URL. It follows no redirects, so that no response can choose another host. Calls share no cookies."""
 
     Options = HttpOptions
 
@@ -86,7 +86,7 @@ class HttpTool(AgentTool):
                 json=None if in_query else rest,
                 headers=trace.headers(),
                 allow_redirects=False,
-                # The loop limits the whole call; aiohttp's own timeout would give a different error message.
+                # The loop limits the time of the whole call; aiohttp's own timeout would give a different error.
                 timeout=aiohttp.ClientTimeout(total=None),
             ) as response:
                 length = 0
@@ -98,7 +98,7 @@ class HttpTool(AgentTool):
                 if response.status >= 300:
                     raise Unavailable(f"the server answered with the status {response.status}")
         except aiohttp.ClientError as error:
-            # aiohttp wraps what the guard raises while a socket is made.
+            # aiohttp wraps the exception that the guard raises while a socket is created.
             if isinstance(getattr(error, "os_error", None), PrivateAddress):
                 log.warning("tool.private_address", tool=self.declaration.name, advice="see options.allow_private")
                 raise Unavailable(_PRIVATE) from None
@@ -119,7 +119,7 @@ def _check_url(url: str) -> None:
 
 
 def _fill_url(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The address, and the remaining arguments. No argument can lead to another resource."""
+    """The URL, and the arguments that are not part of it. No argument can lead to another resource."""
     path, mark, query = url.partition("?")
     segments = [_segment(segment, arguments) for segment in path.split("/")]
     query = _ARGUMENT.sub(lambda found: _quote(found[1], arguments), query)
@@ -129,7 +129,7 @@ def _fill_url(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]
 
 
 def _segment(segment: str, arguments: dict[str, Any]) -> str:
-    """One segment of the path. An argument that becomes empty is rejected: it would address the whole collection."""
+    """One segment of the path. An empty argument is rejected, because it would address the whole collection."""
     names = _ARGUMENT.findall(segment)
     words = {name: _quote(name, arguments) for name in names}
     for name, word in words.items():
@@ -162,7 +162,7 @@ async def _texts(response: aiohttp.ClientResponse) -> AsyncGenerator[str, None]:
         return
     charset = response.charset or "utf-8"
     try:
-        # Unlike `codecs`, `decode` refuses codecs from bytes to bytes, such as zlib, which may inflate a byte to a
+        # Unlike `codecs`, `decode` refuses codecs from bytes to bytes, such as zlib, which may inflate one byte to a
         # thousand.
         b" ".decode(charset, "replace")
         decoder = codecs.getincrementaldecoder(charset)("replace")

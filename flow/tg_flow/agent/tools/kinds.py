@@ -16,7 +16,7 @@ async def open_tools(
 ) -> AsyncIterator[tuple[AgentTool, ...]]:
     """The tools that some tables of the configuration describe, while the block runs.
 
-    One that cannot be made ready is a finding, with its place in the file.
+    A tool that cannot be opened becomes a finding, with its position in the file.
     """
     async with AsyncExitStack() as stack:
         tools: list[AgentTool] = []
@@ -34,7 +34,7 @@ async def _open(context: ToolContext, name: str) -> tuple[AgentTool, ...]:
     try:
         tools = await _make(context, name, table)
         for tool in tools:
-            # Compile here, where the error for a wrong schema can name its place in the file.
+            # Compile here, so that the error for a wrong schema can name its position in the file.
             compile_schema(tool)
     except TgError as error:
         for tool in tools:

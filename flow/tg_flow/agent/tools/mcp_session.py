@@ -1,4 +1,4 @@
-"""MCP tool -> MCP server: its options, and one session, kept over many calls and reopened after it was lost."""
+"""MCP tool -> MCP server: the server's options, and one session, which many calls share. A lost one is reopened."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,26 +23,26 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_SECONDS = 5.0
-"""Seconds that a server has to end."""
+"""Seconds that a server gets to exit."""
 
 SESSION_HEADER = "mcp-session-id"
-"""Header of each request in a session, if a server over HTTP has sessions (MCP 2025-11-25, "Session Management")."""
+"""The header of each request in a session, for servers over HTTP with sessions (MCP 2025-11-25, Session Management)."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
 
 class McpOptions(ToolOptions, frozen=True):
-    """Exactly one of `command` and `url`.
+    """The options of an MCP server. Exactly one of `command` and `url` must be given.
 
     Attributes:
-        command: starts a server that speaks over its standard input and output; one argument for each element.
-        url: the address of a server that speaks streamable HTTP.
-        tool: the tool's name at the server; None = all of the server's tools, each as `TABLE_TOOL`.
-        env: added to the server's environment, which has only safe defaults.
-        headers: sent with each request to `url`.
-        secrets: more of these with secret values, each with the name of the environment variable that holds it.
+        command: the program of a server that speaks over its standard input and output, and its arguments.
+        url: the URL of a server that speaks streamable HTTP.
+        tool: the tool's name at the server; None = all of the server's tools, each named `TABLE_TOOL`.
+        env: variables added to the server's environment, which otherwise has only safe defaults.
+        headers: headers of each request to `url`.
+        secrets: further variables or headers with secret values, each with the variable that holds the value.
         cwd: the server's working directory.
-        start: seconds that it has to introduce itself.
+        start: seconds that the server gets to initialize the session.
     """
 
     command: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class McpOptions(ToolOptions, frozen=True):
 
 
 class McpSession:
-    """Runs in a task of its own, because the SDK requires that a session is closed by the task that opened it.
+    """A session. It runs in a task of its own, because the SDK requires the task that opened a session to close it.
 
     Args:
         options: the server.
@@ -70,12 +70,12 @@ class McpSession:
         self._probe: asyncio.Task[None] | None = None
 
     async def use(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Call `work` with the session, which is opened first if there is none.
+        """Call `work` with the session, which is opened first if needed.
 
-        After a cancelled call, the server must answer again within `start`, or a new session replaces this one.
+        After a cancelled call, the server must answer another request within `start`, or a new session replaces it.
 
         Raises:
-            Unavailable: the server cannot be reached, or was lost; the next use opens a new session.
+            Unavailable: the server cannot be reached, or its session was lost; the next use opens a new one.
             ProviderAuth: a required environment variable is not set.
             MCPError: the server rejected the call.
         """
@@ -101,16 +101,16 @@ class McpSession:
             await asyncio.wait([self._probe])
 
     def _doubt(self, client: Client, session: asyncio.Task[None]) -> None:
-        """Check the server after an abandoned call: was it slow, or does the server hang, and so block all others?"""
+        """Check the server after an abandoned call: was it only slow, or does it hang, and so block all other calls?"""
         if self._task is session and (self._probe is None or self._probe.done()):
             self._probe = asyncio.create_task(self._test(client, session), name="mcp probe")
 
     async def _test(self, client: Client, session: asyncio.Task[None]) -> None:
-        # Do not use a ping, which MCP has dropped since 2026-07-28.
+        # Do not use a ping, which MCP dropped on 2026-07-28.
         asking = asyncio.ensure_future(client.list_tools())
         await asyncio.wait({asking, session}, timeout=self._options.start, return_when=asyncio.FIRST_COMPLETED)
         if asking.done():
-            # Any answer proves that it works. Retrieve the result, or asyncio would log an error.
+            # Any answer proves that the server works. Retrieve the result, or asyncio would log an error.
             asking.exception()
             return
         asking.cancel()
@@ -120,16 +120,16 @@ class McpSession:
         await self._close(session)
 
     async def _close(self, task: asyncio.Task[None]) -> None:
-        """Close this session, unless another call has noticed first, and opened a new one already."""
+        """Close this session, unless another call has already closed it and opened a new one."""
         if self._task is not task or self._opened is None:
             return
-        # A session that is not open yet has nothing to close, and only waits for its server.
+        # A session that is not open yet has nothing to close; it only waits for its server.
         seconds = CLOSE_TIMEOUT_SECONDS if self._opened.done() else 0.0
-        # Forget it first, so that a call which comes meanwhile opens a session of its own.
+        # Forget the session first, so that a call that comes meanwhile opens a new one.
         self._task = self._opened = None
         self._leave.set()
         self._leave = asyncio.Event()
-        # Use a timer: the task that closes it may be cancelled, but the server must still end.
+        # Use a timer: the task that closes the session may be cancelled, but the server must still end.
         end = asyncio.get_running_loop().call_later(seconds, task.cancel)
         task.add_done_callback(lambda _: end.cancel())
         await asyncio.wait([task])
@@ -138,13 +138,13 @@ class McpSession:
         """The client, and the task of its session."""
         if self._task is None or self._task.done() or self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            # In a context of its own: the session outlives the request that opens it.
+            # Use a context of its own: the session outlives the request that opens it.
             running = self._run(self._opened, self._leave)
             self._task = asyncio.create_task(running, name="mcp session", context=Context())
         task, opened = self._task, self._opened
         try:
             async with asyncio.timeout(self._options.start):
-                # Several calls may wait for one session: the one that is cancelled must not cancel it for the others.
+                # Shield it: several calls may wait for one session, and a cancelled one must not cancel it for all.
                 return await asyncio.shield(opened), task
         except TimeoutError:
             await self._close(task)
@@ -158,17 +158,17 @@ class McpSession:
                 await leave.wait()
         except TgError as error:
             fault = error
-        except Exception as error:  # noqa: BLE001 - the task ends here; who waits for the session gets our sentence
+        except Exception as error:  # noqa: BLE001 - the task ends here; callers that wait get our own sentence
             log.warning("mcp.lost", error=type(error).__name__)
         finally:
             if not opened.done():
                 opened.set_exception(fault)
-                # asyncio would log the error of a session for which nobody waits any more.
+                # Retrieve the exception: asyncio would log the error of a session that nobody awaits any more.
                 opened.exception()
 
 
 async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None]) -> T:
-    """The result of the work, unless the session ends first."""
+    """The result of the work, or an error if the session ends first."""
     working = asyncio.ensure_future(work)
     try:
         await asyncio.wait({working, session}, return_when=asyncio.FIRST_COMPLETED)
@@ -192,7 +192,7 @@ async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
         headers=options.headers | secrets,
         timeout=timeout,
         event_hooks={"request": [_add_ids], "response": [_check_session]},
-        # No tool uses the environment's proxies or .netrc, but all use its certificates (SSL_CERT_FILE).
+        # Tools ignore the environment's proxies and .netrc, but use its certificates (SSL_CERT_FILE).
         trust_env=False,
         verify=httpx2.create_ssl_context(),
     )
@@ -201,17 +201,17 @@ async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
 
 
 async def _add_ids(request: httpx2.Request) -> None:
-    # The SDK sends a call in the context of its caller.
+    # The SDK sends each request in the context of the call, so the trace is that of the call.
     request.headers.update(trace.headers())
 
 
 async def _check_session(response: httpx2.Response) -> None:
-    """End a session that its server has forgotten, as after a restart.
+    """End a session that its server has forgotten, for example after a restart.
 
     Raises:
-        RemoteProtocolError: the server answers 404 to a request of a session, after which MCP wants a new one.
+        RemoteProtocolError: the server answered a request of a session with 404; MCP then requires a new session.
     """
     request = response.request
-    # The SDK would report one refused call, and ask in the same session again.
+    # The SDK would only report that one call was refused, and go on using the session.
     if response.status_code == 404 and request.method == "POST" and SESSION_HEADER in request.headers:
         raise httpx2.RemoteProtocolError("the server has forgotten the session", request=request)

@@ -1,4 +1,4 @@
-"""Agent -> MCP server: its tools, called through a persistent session."""
+"""Agent -> MCP server: the server's tools, called through a persistent session."""
 
 import asyncio
 import re
@@ -18,10 +18,10 @@ from tg_schema import TgError, Tool, encode
 from tg_schema.errors import BadRequest, NotFound, PeerError
 
 MAX_PAGES = 100
-"""Pages of a server's tool list that are read."""
+"""Most pages of a server's tool list that are read."""
 
 MAX_WAITING_PIECES = 16
-"""Progress reports buffered for a slow reader; any more are dropped."""
+"""Progress reports buffered for a slow reader; further ones are dropped."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -42,7 +42,7 @@ class McpTool(AgentTool):
         if bool(options.command) == (options.url is not None):
             raise BadRequest('an MCP server needs either command = ["PROGRAM", ...] or url = "https://..."')
         session = McpSession(options)
-        # No request is needed now: the first call starts or reaches the server.
+        # No request is needed now: the first call will start or connect the server.
         if options.tool is not None and table.arguments is not None:
             return (cls(declare(name, table, "", {}), table, session, options.tool),)
         async with AsyncExitStack() as failed:
@@ -67,13 +67,13 @@ class McpTool(AgentTool):
                 woken.set()
 
         async def ask(client: Client) -> types.CallToolResult:
-            # A server that is no HTTP server finds the trace here (SEP-414).
+            # A server that does not speak HTTP finds the trace here (SEP-414).
             found = {name: value for name, value in trace.headers().items() if name == "traceparent"}
             meta = cast("types.RequestParamsMeta", found) if found else None
             return await client.call_tool(self._remote, arguments, progress_callback=report, meta=meta)
 
         task = asyncio.ensure_future(self._session.use(ask))
-        # Wake the reader at the end too: in a call without reports nothing else would.
+        # Wake the reader at the end too: if a call has no progress reports, nothing else would.
         task.add_done_callback(lambda _: woken.set())
         try:
             while reports or not task.done():
@@ -104,7 +104,7 @@ def _server(options: McpOptions) -> str:
 async def _list_tools(client: Client) -> list[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
-    # Bounded, since a cursor that leads back to itself would never end.
+    # The number of pages is bounded, because a cursor that leads back to itself would never end.
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
@@ -115,7 +115,7 @@ async def _list_tools(client: Client) -> list[types.Tool]:
 
 
 def _choose(listed: list[types.Tool], name: str, table: ToolConfig, wanted: str | None) -> list[tuple[Tool, str]]:
-    """Each tool's declaration for the model and its own name: of all listed tools, or of the wanted one."""
+    """Each tool's declaration for the model, and its name at the server: all listed tools, or the wanted one."""
     if wanted is None:
         return [(_declare(f"{name}_{tool.name}", table, tool), tool.name) for tool in listed]
     for tool in listed:
@@ -126,7 +126,7 @@ def _choose(listed: list[types.Tool], name: str, table: ToolConfig, wanted: str 
 
 
 def _declare(name: str, table: ToolConfig, tool: types.Tool) -> Tool:
-    # OpenAI takes no other names of functions, and none that is longer.
+    # OpenAI accepts only these characters in a function's name, and at most 64 of them.
     return declare(_STRANGE.sub("_", name)[:64], table, tool.description or tool.title or "", tool.input_schema)
 
 
@@ -143,7 +143,7 @@ def _text(result: types.CallToolResult) -> str:
 
 
 def _show(block: types.ContentBlock) -> str:
-    """Text unchanged, the address of a link, and only the kind of other content."""
+    """Text unchanged, a link's URI, and of other content only its type."""
     match block:
         case types.TextContent(text=text) | types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
             return text

@@ -16,10 +16,10 @@ from tg_schema import TgError, Tool
 from tg_schema.errors import BadRequest, Unavailable
 
 ENTRY_POINT_GROUP = "tokengrid.tools"
-"""The group of entry points with which packages offer tools."""
+"""The entry point group with which packages offer tools."""
 
 MAX_CONCURRENT_CALLS = 16
-"""Threads of one tool; an abandoned call counts until its function returns."""
+"""Most threads of one tool. The thread of an abandoned call counts until its function returns."""
 
 
 class PythonOptions(ToolOptions, frozen=True):
@@ -29,10 +29,10 @@ class PythonOptions(ToolOptions, frozen=True):
 
 
 class PythonTool(AgentTool):
-    """Schema and description come from the function's signature and docstring, unless the table has them.
+    """A Python function as a tool. Its signature and docstring give schema and description, unless the table does.
 
-    A blocking function runs in a daemon thread of its own. It cannot be stopped, and may never return; nothing waits
-    for it after a cancel, nor when the process ends.
+    A blocking function runs in a daemon thread of its own. It cannot be stopped, and may never return. After a cancel,
+    and when the process exits, nobody waits for it.
     """
 
     Options = PythonOptions
@@ -46,7 +46,7 @@ class PythonTool(AgentTool):
     @classmethod
     @override
     async def open(cls, name: str, table: ToolConfig, options: PythonOptions, context: ToolContext) -> tuple[Self, ...]:
-        # A daemon thread: the import of somebody's module may do anything, and must not keep the process from ending.
+        # Use a daemon thread: importing a foreign module may do anything, and must not keep the process from exiting.
         function = await start_daemon_thread(lambda: _load(options.function or name), f"import {name}")
         schema = _schema_of(_arguments_of(function))
         return (cls(declare(name, table, inspect.getdoc(function) or "", schema), table, function),)
@@ -73,12 +73,12 @@ class PythonTool(AgentTool):
         await self._threads.acquire()
         result = start_daemon_thread(function, f"tool {name}")
         result.add_done_callback(lambda _: self._threads.release())
-        # Cancelled with the wait, it would count as returned while its thread runs on.
+        # Shield it: if it were cancelled together with this wait, it would count as returned while its thread goes on.
         return await asyncio.shield(result)
 
 
 def text_of(value: Any) -> str:
-    """A result as text for the model: text as it is, everything else as JSON."""
+    """A result as text for the model: a string unchanged, everything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
 
@@ -90,7 +90,7 @@ def _load(function: str) -> Callable[..., Any]:
 
 
 def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """A record type with the function's parameters."""
+    """A record type whose fields are the function's parameters."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -98,7 +98,7 @@ def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
         raise BadRequest("the function has no readable signature; wrap it in one that has").at("function") from None
     for name, parameter in signature.parameters.items():
         if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY}:
-            sentence = f'the parameter "{name}" of the function has no name of its own; a tool needs named ones'
+            sentence = f'the parameter "{name}" of the function cannot be given by name; a tool needs named parameters'
             raise BadRequest(sentence).at("function")
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         field = (name, kind) if parameter.default is parameter.empty else (name, kind, parameter.default)

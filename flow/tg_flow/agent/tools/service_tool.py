@@ -1,4 +1,4 @@
-"""Agent -> a service on the bus as a tool: a model, a prompt template, or any that answers the tool records."""
+"""Agent -> a service on the bus as a tool: a model, a prompt template, or any service that answers tool records."""
 
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, ClassVar, Self
@@ -30,9 +30,9 @@ class ServiceOptions(ToolOptions, frozen=True):
 
     Attributes:
         service: its name in this flow's topics; default: the tool's name.
-        flow: another flow.
-        request: the topic of its requests, instead of the flow's.
-        response: the topic of its responses, if it is a plain peer such as TrustGraph's, which answers there.
+        flow: another flow, in place of this one.
+        request: the topic of its requests, in place of the flow's.
+        response: the topic of its responses, for a plain peer that answers there, such as TrustGraph's services.
     """
 
     service: str | None = None
@@ -42,7 +42,7 @@ class ServiceOptions(ToolOptions, frozen=True):
 
 
 class ServiceTool(AgentTool):
-    """Any service that answers the tool records, in any process and language. Its text streams as the observation."""
+    """Any service that answers tool records, in any process and language. Its text is streamed as the observation."""
 
     Options: ClassVar[type[ToolOptions]] = ServiceOptions
     description: ClassVar[str] = ""
@@ -72,7 +72,7 @@ class ServiceTool(AgentTool):
         return ToolRequest(self.declaration.name, encode(arguments).decode())
 
     def read(self, answer: Any) -> Iterator[Piece]:
-        """What a record of the answer adds to the observation."""
+        """The pieces of the observation that a record of the answer adds."""
         yield answer.text or answer.object or ""
 
     @override
@@ -91,7 +91,7 @@ class CompletionOptions(ToolOptions, frozen=True):
 
 
 class CompletionTool(ServiceTool):
-    """A model. The argument is `prompt`; the model gets any others as JSON."""
+    """A model as a tool. Its argument is `prompt`; further arguments are given to the model as JSON."""
 
     Options = CompletionOptions
     description = "Asks a language model."
@@ -126,7 +126,7 @@ class PromptOptions(ToolOptions, frozen=True):
 
 
 class PromptTool(ServiceTool):
-    """A template; the arguments are its variables."""
+    """A prompt template as a tool; the arguments are its variables."""
 
     Options = PromptOptions
 

@@ -1,4 +1,4 @@
-"""Supervisor -> agent service of another flow: an agent as a tool."""
+"""Supervisor -> agent service of another flow: an agent that the supervisor calls as a tool."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Self
@@ -22,14 +22,14 @@ QUESTION_SCHEMA = {
 
 
 class SubAgent(AgentTool):
-    """Its records go to the requestor with its name prepended to their path; its answer is the observation.
+    """An agent as a tool. Its records go to the requestor, its name added to their path. Its answer is the observation.
 
     Args:
-        name: the flow.
-        description: what it is good at.
-        client: the client of its agent service.
+        name: the agent's flow.
+        description: what the agent is good at.
+        client: the client of the agent's service.
         parent: the request that the supervisor answers; the sub-agent gets the same groups.
-        seconds: its time limit.
+        seconds: the time limit of a call.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SubAgent(AgentTool):
             async for record in records:
                 answer.take(record)
                 path = (self.declaration.name, *record.path)
-                # Its end is not that of the dialog, and its usage is counted once, by the record below.
+                # The end of the sub-agent's dialog does not end this one. Its usage is counted once, below.
                 yield msgspec.structs.replace(
                     record,
                     path=path,

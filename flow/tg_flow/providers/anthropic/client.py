@@ -11,12 +11,12 @@ from tg_base.llm.anthropic import find_calls
 
 def connect(endpoint: Endpoint) -> PreparedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
-    # Without a key, the SDK insists on one, and would also take another from the environment.
+    # The SDK requires a key, and would otherwise take one from the environment.
     recorder = SdkRecorder(keyless=endpoint.key is None)
     client = anthropic.AsyncAnthropic(
         base_url=endpoint.base_url,
         api_key=endpoint.key or "none",
-        # `LlmService` asks again, and the guard has the clocks.
+        # `LlmService` retries, and the guard enforces the timeouts.
         max_retries=0,
         http_client=httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, recorder), timeout=None),
     )

@@ -10,10 +10,10 @@ class AnthropicOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, k
     """The options of Anthropic.
 
     Attributes:
-        base_url_variables: the SDK's own.
-        key_file: path of the key's file, which is read for every request.
+        base_url_variables: the SDK's own variable.
+        key_file: path of the file with the key, which is read for every request.
         key_variable: the environment variable with the key; "" for a server that needs none.
-        key_variables: searched if both are absent: the SDK's own, and TrustGraph's.
+        key_variables: the variables that are searched if both are absent: the SDK's own, and TrustGraph's.
     """
 
     base_url_variables: tuple[str, ...] = ("ANTHROPIC_BASE_URL",)

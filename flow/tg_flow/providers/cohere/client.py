@@ -14,10 +14,10 @@ def connect(endpoint: Endpoint) -> PreparedConnection:
     http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, recorder))
     sdk = cohere.AsyncClientV2(endpoint.key or "none", base_url=endpoint.base_url, httpx_client=http, max_retries=0)
     calls = {
-        # `chat_stream` is a generator function: its request is made by the first `anext`.
+        # `chat_stream` is a generator function: only the first `anext` makes its request.
         ANSWERS: lambda: anext(sdk.chat_stream(model="-", messages=[])),
         EMBEDDINGS: lambda: sdk.embed(model="-", input_type="search_query"),
-        # 1000 is Cohere's largest page, so that one request lists all.
+        # Cohere's largest page has 1000 entries, so one request lists all models.
         MODELS: lambda: sdk.models.list(endpoint="chat", page_size=1000),
     }
     return PreparedConnection(recorder, calls, open_pool(share_tls(httpx.create_ssl_context)))

@@ -13,9 +13,9 @@ class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     """The options of Cohere.
 
     Attributes:
-        base_url_variables: the SDK's own.
-        key_variables: ours, the SDK's own, and TrustGraph's.
-        thinking: whether a reasoning model thinks before it answers, or its budget of thinking tokens; None = the
+        base_url_variables: the SDK's own variable.
+        key_variables: our variable, the SDK's own, and TrustGraph's.
+        thinking: whether a reasoning model thinks before it answers, or the most tokens that it may think; None = the
             model's default. Thinking text is returned as `reasoning`.
     """
 

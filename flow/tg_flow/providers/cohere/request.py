@@ -10,7 +10,7 @@ from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Reasoning
 
 ORIGIN = "cohere"
-"""The origin in signatures of Cohere's thinking, which have no value."""
+"""The origin in signatures of Cohere's thinking. Such a signature has no value."""
 
 
 def to_wire(
@@ -29,7 +29,7 @@ def to_wire(
         tools=tools,
         tool_choice=choice,
         response_format=_response_format(request),
-        # Cohere has one switch for all tools of a request.
+        # Cohere has a single switch for all tools of a request.
         strict_tools=any(tool.strict for tool in request.tools) or None,
         thinking=_thinking(thinking) if request.reasoning is None else _reasoning(request.reasoning),
         priority=request.priority,
@@ -45,7 +45,7 @@ def to_wire(
 
 
 def _choice(request: TextCompletionRequest) -> tuple[tuple[dict[str, Any], ...], str | None]:
-    """The offered tools and the choice. A forced tool is offered alone, because Cohere's choice cannot name one."""
+    """The offered tools, and the choice. Cohere's choice cannot name a tool, so a forced tool is offered alone."""
     choice = request.tool_choice or "auto"
     named = tuple(tool for tool in request.tools if tool.name == choice)
     if choice in {"auto", "none", "required"} or not named:
@@ -99,7 +99,7 @@ def _response_format(request: TextCompletionRequest) -> dict[str, Any] | None:
 
 
 def _is_ours(part: Part) -> TypeGuard[ReasoningPart]:
-    """Whether it is thinking that this API has told, which has no proof."""
+    """Whether it is thinking that came from this API, which sends no proof of it."""
     return isinstance(part, ReasoningPart) and read_signature(part.signature, ORIGIN) is not None
 
 

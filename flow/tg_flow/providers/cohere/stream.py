@@ -29,7 +29,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """`content` and `tool_calls` are lists in the first event of a message, and single objects later."""
+    """In the first event of a message `content` and `tool_calls` are lists, later they are single objects."""
 
     content: _Content | list[_Content] | None = None
     tool_calls: _Call | list[_Call] | None = None
@@ -106,7 +106,7 @@ class StreamDecoder:
         self._thinks = False
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk of an event's data; None for an event without content, for instance a citation.
+        """The chunk of an event's data; None for an event without content, such as a citation.
 
         Raises:
             TgError: the provider reports an error in its stream.
@@ -125,7 +125,7 @@ class StreamDecoder:
         return self._sign(chunk) if chunk is not None and chunk.reasoning is None else chunk
 
     def _sign(self, chunk: LlmChunk) -> LlmChunk:
-        """Sign this chunk if thinking came before it: the signature ends the thinking, and the client can send it back.
+        """Sign this chunk if thinking came before it. The signature ends the thinking, so the client can send it back.
 
         A plan of calls is sent back as the turn's text.
         """
@@ -155,7 +155,7 @@ def _end(delta: _Delta) -> LlmChunk:
     if reason == "TIMEOUT":
         raise event_error(_REQUEST_TIMEOUT_STATUS)
     usage = delta.usage or _Usage()
-    # Billed units may be lower than the tokens; they are used only if nothing else is reported.
+    # Billed units may be fewer than the tokens; use them only if nothing else is reported.
     tokens = usage.tokens or usage.billed_units or _Tokens()
     return LlmChunk(
         in_token=_whole(tokens.input_tokens),

@@ -13,11 +13,11 @@ from tg_base.llm.gemini import find_calls
 def connect(endpoint: Endpoint) -> PreparedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     recorder = SdkRecorder(keyless=endpoint.key is None)
-    # Otherwise the SDK makes two TLS contexts for each key, and uses neither.
+    # Without this, the SDK creates two TLS contexts for each key, and uses neither.
     tls = share_tls(httpx.create_ssl_context)
     client = genai.Client(
         vertexai=False,
-        # The SDK refuses to be created without a key, so it gets a placeholder, which the recorder leaves out.
+        # The SDK requires a key, so give it a placeholder, which the recorder leaves out.
         api_key=endpoint.key or "none",
         http_options=HttpOptions(
             base_url=endpoint.base_url,

@@ -16,10 +16,10 @@ class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=Tr
     """The options of Google AI Studio.
 
     Attributes:
-        base_url_variables: the SDK's own.
-        key_file: path of the key's file, which is read for every request.
+        base_url_variables: the SDK's own variable.
+        key_file: path of the file with the key, which is read for every request.
         key_variable: the environment variable with the key; "" for a server that needs none.
-        key_variables: searched if both are absent: the SDK's own two, and TrustGraph's between them.
+        key_variables: the variables that are searched if both are absent: the SDK's own two, TrustGraph's between them.
     """
 
     base_url_variables: tuple[str, ...] = ("GOOGLE_GEMINI_BASE_URL",)

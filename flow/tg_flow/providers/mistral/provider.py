@@ -16,10 +16,10 @@ class MistralOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_
     """The options of Mistral.
 
     Attributes:
-        base_url_variables: ours; the SDK has none.
-        key_variables: the SDK's own, and TrustGraph's.
-        reasoning_effort: for models with this field.
-        prompt_mode: "reasoning" lets a reasoning model think before it answers; thinking text is returned as
+        base_url_variables: our variable; the SDK has none.
+        key_variables: the SDK's own variable, and TrustGraph's.
+        reasoning_effort: the effort, for models with this field.
+        prompt_mode: "reasoning" makes a reasoning model think before it answers; thinking text is returned as
             `reasoning`.
     """
 

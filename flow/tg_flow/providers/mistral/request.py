@@ -11,7 +11,7 @@ from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.conversation import Part, ReasoningPart
 
 ORIGIN = "mistral"
-"""The origin in signatures of Mistral's thinking, whose value may be empty."""
+"""The origin in signatures of Mistral's thinking. The value of such a signature may be empty."""
 
 
 def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     more = set_fields(random_seed=sampling.seed, prompt_cache_key=trace.own_cache_key(request.cache_key))
     body = theirs | more
     turns = request.turns
-    # From the end: the instructions stand before the turns.
+    # Count from the end, because the instructions come before the turns.
     for message, turn in zip(body["messages"][-len(turns) :], turns, strict=True):
         if thoughts := [thought for part in turn.parts for thought in _thinking(part)]:
             text = message.get("content")

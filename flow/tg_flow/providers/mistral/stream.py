@@ -17,7 +17,7 @@ class _Thought(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """A piece of content: "text", "thinking", or another type without text (for instance a reference)."""
+    """A piece of content: "text", "thinking", or another type without text, such as a reference."""
 
     type: str | None = None
     text: str = ""
@@ -59,7 +59,7 @@ class _Usage(stream.Counts, frozen=True):
 
 
 class ChatEvent(msgspec.Struct, frozen=True):
-    """One event of a stream; an error event has the fields of an error's body."""
+    """One event of a stream. An error event has the fields of an error response's body."""
 
     choices: tuple[_Choice, ...] | None = None
     model: str | None = None
@@ -75,7 +75,7 @@ _decode = msgspec.json.Decoder(ChatEvent).decode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
-    """The `type` of an error; validation and key errors have only a sentence in `detail`, which is not a code."""
+    """The `type` of an error. Validation and key errors only have a sentence in `detail`, which is not a code."""
     return ErrorDetail(_decode(body).type or "")
 
 
@@ -83,7 +83,7 @@ class StreamDecoder(stream.StreamDecoder):
     """Decodes one answer: events in, chunks out.
 
     Args:
-        prefix: the beginning of the answer that the request had, which the API repeats; anything else is an error.
+        prefix: the part of the answer that the request gave. The API must repeat it; anything else is an error.
     """
 
     __slots__ = ("_prefix", "_signature", "_thinks")
@@ -100,7 +100,7 @@ class StreamDecoder(stream.StreamDecoder):
         thinks = self._thinks or bool(self._signature)
         if chunk is None or not thinks or not (chunk.text or chunk.tool_calls or chunk.finish_reason):
             return chunk
-        # Thinking ends here. The API wants it back even without a proof.
+        # Thinking ends here. The API wants it back even without a signature of its own.
         signature = write_signature(ORIGIN, self._signature)
         self._thinks, self._signature = False, ""
         return msgspec.structs.replace(chunk, signature=signature)
@@ -133,10 +133,10 @@ class StreamDecoder(stream.StreamDecoder):
 
 
 def _convert_call(call: _Call) -> stream.CallDelta:
-    """A call is sent at once, or in pieces; later pieces have the first one's index and no id."""
+    """A call arrives whole, or in pieces; later pieces have the first one's index and no id."""
     function = call.function
     arguments = function.arguments if isinstance(function.arguments, str) else encode(function.arguments).decode()
-    # Mistral sends the text "null" for the missing id of a later piece.
+    # Mistral sends the text "null" where a later piece has no id.
     known = None if call.id == "null" else call.id
     return stream.CallDelta(call.index, known, stream.Function(function.name, arguments))
 

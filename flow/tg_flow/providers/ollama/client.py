@@ -1,7 +1,7 @@
 """Ollama -> SDK -> socket: only this file imports Ollama's SDK and its HTTP stack.
 
-The SDK gives the server's address and the key. Its own reader splits lines at U+0085 and U+2028 within a text, and
-reports a stream without its terminal marker as complete. Its own writer opens a local file if an image's data is a
+The SDK only supplies the server's address and the key. Its own reader splits lines at U+0085 and U+2028 within a text,
+and treats a stream without its terminal marker as complete. Its own writer opens a local file if an image's data is a
 path, and drops the parts of a tool's schema that it does not know.
 """
 

@@ -16,9 +16,9 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     """The options of Ollama.
 
     Attributes:
-        base_url_variables: the SDK's own; a host alone is allowed. If it is not set, port 11434 of this machine.
-        key_variables: the SDK's own, for ollama.com.
-        effort_by: how a request's reasoning effort is sent: as a "switch", or as a "level" to models with levels.
+        base_url_variables: the SDK's own variable, which may be only a host; the default is port 11434 of this machine.
+        key_variables: the SDK's own variable, for ollama.com.
+        effort_by: how a request's reasoning effort is sent: as a "switch", or as a "level" to models that have levels.
         think: whether or how much the model thinks before it answers; None = the model's default.
         num_ctx: the context length in tokens with which the model is loaded; None = the server's default, which
             silently truncates longer prompts.
@@ -35,7 +35,7 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     @override
     def url(self) -> str | None:
-        """The URL, or a host with or without port, which the SDK completes; therefore it is not checked as a URL."""
+        """The URL, or a host with or without a port, which the SDK completes. So it is not checked as a URL."""
         urls = (os.environ.get(name, "").strip() for name in self.base_url_variables)
         return self.base_url or next((url for url in urls if url), self.default_base_url)
 

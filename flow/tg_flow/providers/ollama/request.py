@@ -10,10 +10,10 @@ from tg_schema.errors import BadRequest
 from tg_schema.text_completion import Effort, Reasoning
 
 ORIGIN = "ollama"
-"""The origin in signatures of Ollama's thinking, which have no value."""
+"""The origin in signatures of Ollama's thinking. Such a signature has no value."""
 
 _LEVELS: dict[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium"}
-"""The others are "high"."""
+"""All other efforts are sent as "high"."""
 
 
 def to_wire(
@@ -79,7 +79,7 @@ def _messages(request: TextCompletionRequest) -> Iterable[dict[str, Any]]:
 
 
 def _thinking(turn: Message) -> str | None:
-    """The server wants a model's thinking back with its calls; there is no proof of it."""
+    """Earlier thinking of the model, which the server wants back together with calls. It has no proof of it."""
     thinking = [part for part in turn.parts if isinstance(part, ReasoningPart)]
     return "".join(part.text for part in thinking if read_signature(part.signature, ORIGIN) is not None) or None
 

@@ -64,7 +64,7 @@ _NOTHING = _Message()
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
-    """The models of `GET /api/tags`, which the server has downloaded."""
+    """The models of `GET /api/tags`: those that the server has downloaded."""
     return tuple(ModelInfo(model.name) for model in msgspec.json.decode(body, type=_ModelList).models)
 
 
@@ -106,7 +106,7 @@ class StreamDecoder:
     def _uncommon(self, line: ChatLine, message: _Message) -> LlmChunk:
         calls = tuple(self._call(call) for call in message.tool_calls or ())
         self._thinks = self._thinks or bool(message.thinking)
-        # Thinking ends where anything else begins. It is signed there, so that the client brings it back.
+        # Thinking ends where anything else begins. Sign it there, so that the client sends it back.
         signs = self._thinks and bool(message.content or calls or line.done)
         self._thinks = self._thinks and not signs
         self.done = line.done
@@ -137,7 +137,7 @@ class StreamDecoder:
         return "tool_calls" if self._calls else "stop"
 
     def _call(self, call: _AskedCall) -> ToolCallDelta:
-        """A call is never split. Older servers send no id, so one is generated; results name the tool anyway."""
+        """A call is never split. Older servers send no id, so one is generated; results name the tool, not the id."""
         index = self._calls
         self._calls += 1
         arguments = encode(call.function.arguments).decode()

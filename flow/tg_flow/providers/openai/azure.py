@@ -17,7 +17,7 @@ _VERSION_VARIABLES = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION", "AZURE_A
 
 
 class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As `OpenAiOptions`; `base_url` is the resource's URL, `upstream_model` is the deployment's name.
+    """The options of Azure OpenAI. `base_url` is the resource's URL, `upstream_model` is the deployment's name.
 
     Attributes:
         api_version: the API's version; None = the variable `OPENAI_API_VERSION`, `AZURE_OPENAI_API_VERSION` or

@@ -47,7 +47,7 @@ class CompletionDecoder:
     """Decodes one answer: events in, chunks out.
 
     Args:
-        alternatives: how many to each token were asked for: vLLM adds the chosen one if it is not among them.
+        alternatives: the requested alternatives per token. vLLM adds the chosen token if it is not among them.
 
     Attributes:
         done: whether the stream's end marker has arrived.
@@ -59,7 +59,7 @@ class CompletionDecoder:
         self._counts = UsageDeltas()
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk of an event's data; None for one without content. Raises as `StreamDecoder.chunk`."""
+        """The chunk of an event's data; None for an event without content. Raises as `StreamDecoder.chunk`."""
         if data.startswith(b"[DONE]"):
             self.done = True
             return None
@@ -102,10 +102,10 @@ class CompletionDecoder:
 
 
 def read_prompt_tokens(body: bytes) -> tuple[tuple[int, ...], tuple[Mapping[int, _Ranked] | None, ...]]:
-    """The ids of a prompt, and to each what the server ranks there; the first one has None.
+    """The ids of a prompt, and for each id the tokens that the server ranks there; for the first id None.
 
     Raises:
-        msgspec.DecodeError: the answer has none, or not one for each id.
+        msgspec.DecodeError: the answer has no ids, or not one ranking for each id.
     """
     choice = (_decode(body).choices or (_Choice(),))[0]
     ids, ranked = choice.prompt_token_ids or (), choice.prompt_logprobs or ()
@@ -117,7 +117,7 @@ def read_prompt_tokens(body: bytes) -> tuple[tuple[int, ...], tuple[Mapping[int,
 
 
 def prompt_token(id_: int, ranked: Mapping[int, _Ranked] | None, alternatives: int) -> Token:
-    """One token of a prompt, with the likeliest alternatives to it."""
+    """One token of a prompt, with its likeliest alternatives."""
     if ranked is None:
         return Token(id=id_, text="")
     best = sorted(ranked.items(), key=lambda item: -item[1].logprob)[:alternatives]

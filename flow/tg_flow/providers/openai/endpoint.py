@@ -1,4 +1,4 @@
-"""Address of a deployment on Azure OpenAI: a resource's URL, a deployment's name and an API version."""
+"""The address of a deployment on Azure OpenAI: a resource's URL, a deployment's name and an API version."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Events of TGI's `/generate_stream` -> LlmChunks, and its whole answers with tokens -> Tokens."""
+"""Events of TGI's `/generate_stream` -> LlmChunks; its non-streamed answers with tokens -> Tokens."""
 
 import msgspec
 
@@ -52,8 +52,8 @@ class GenerationDecoder:
     """Decodes one answer: events in, chunks out.
 
     Args:
-        sampling: the request's; it says which data of the tokens are wanted. TGI leaves the stop string in the text;
-            it is taken out here unless `keep_stop` asks for it.
+        sampling: the request's sampling; it says which token data are wanted. TGI leaves the stop string in the text;
+            it is removed here unless `keep_stop` is set.
 
     Attributes:
         done: whether the answer has ended.
@@ -107,10 +107,10 @@ class GenerationDecoder:
     def _end(self, last: LlmChunk, event: _Event, *, at_end: bool) -> LlmChunk:
         self.done = True
         stopped_by = self._answer.stopped_by
-        # A stop string within a token ends the answer here, although the server goes on; then there are no counts.
+        # A stop string within a token ends the answer here, although the server goes on, so there are no counts yet.
         details = event.details or _Details("stop_sequence" if stopped_by else "eos_token", self._events)
         if stopped_by is None and details.finish_reason == "stop_sequence" and event.token is not None:
-            # A control token can be a stop string, and is no part of the text.
+            # A control token can be a stop string, although it is not in the text.
             stopped_by = event.token.text if event.token.text in self._sampling.stop else None
         made = details.generated_tokens
         return msgspec.structs.replace(
@@ -124,15 +124,15 @@ class GenerationDecoder:
 
 
 def generation_error(body: bytes) -> ErrorDetail:
-    """The kind of an error in its body. Raises as `EventDecoder.chunk`, for the body of another server."""
+    """The type of an error in its body. Raises as `EventDecoder.chunk` if the body is another server's."""
     return ErrorDetail(_decode(body).error_type or "")
 
 
 def read_prefill(body: bytes) -> tuple[Token, ...]:
-    """The tokens of a prompt in a whole answer with `decoder_input_details`; the first one has no log-probability.
+    """The tokens of a prompt in an answer with `decoder_input_details`; the first one has no log-probability.
 
     Raises:
-        msgspec.DecodeError: the answer has none.
+        msgspec.DecodeError: the answer has no such tokens.
     """
     tokens = msgspec.json.decode(body, type=_Scored).details.prefill
     if not tokens or any(token.logprob is None for token in tokens[1:]):

@@ -8,11 +8,11 @@ from tg_schema.errors import BadRequest
 
 
 def generation_parameters(request: TextCompletionRequest, sampling: Sampling, adapter: str | None) -> dict[str, Any]:
-    """The `parameters` of a raw prompt's answer, in events with details; what is absent is the server's default.
+    """The `parameters` for a streamed answer to a raw prompt, with details. Absent fields have the server's defaults.
 
     Args:
         request: the request.
-        sampling: the request's, with the configuration's defaults.
+        sampling: the request's sampling, with the configuration's defaults.
         adapter: the id of one of the server's adapters; None = the model itself.
 
     Raises:
@@ -24,7 +24,7 @@ def generation_parameters(request: TextCompletionRequest, sampling: Sampling, ad
         raise BadRequest("seed: this server takes none below 0; send another one")
     chosen = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.typical_p)
     greedy = sampling.temperature == 0
-    # The server refuses values without effect, and a temperature of 0: by default it does not sample.
+    # The server refuses values without an effect, and a temperature of 0. By default it does not sample.
     return set_fields(
         do_sample=(not greedy and any(value is not None for value in chosen)) or None,
         temperature=sampling.temperature or None,
@@ -45,7 +45,7 @@ def generation_parameters(request: TextCompletionRequest, sampling: Sampling, ad
 
 
 def scoring_parameters(request: TextCompletionRequest, adapter: str | None) -> dict[str, Any]:
-    """The parameters for an answer of one token that also returns the tokens of its prompt."""
+    """The parameters for an answer of a single token that also returns the tokens of the prompt."""
     return set_fields(
         max_new_tokens=1,
         truncate=request.max_prompt_tokens,

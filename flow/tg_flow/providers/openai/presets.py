@@ -1,4 +1,4 @@
-"""Names of servers with OpenAI's API -> the class that asks them, and what differs from its defaults."""
+"""Names of servers with OpenAI's API -> the provider class for each, and its options that differ from the defaults."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def _compatible(
     kind: type[ChatCompletions[Any]] = OpenAiCompatible,
     **more: Any,
 ) -> Preset:
-    """A server that usually needs no key: its variables, default URL and gaps."""
+    """A server that usually needs no key: its variables, its default URL, and the features that it lacks."""
     options = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
     return Preset(kind, {**options, "without": without, **more})
 
@@ -27,7 +27,7 @@ def _compatible(
 OPENAI = Preset(
     OpenAi,
     {
-        # Features of OpenAI's current API that copies of it may lack.
+        # Features of OpenAI's current API that compatible servers may lack.
         "developer_role": True,
         "hint_fields": {"user": "safety_identifier", "cache_key": "prompt_cache_key"},
     },

@@ -33,28 +33,28 @@ from tg_schema.features import CONTINUATION, Feature
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
 )
-"""Features of OpenAI's API besides the common ones."""
+"""Features of OpenAI's API in addition to the common ones."""
 
 
 class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The options of an OpenAI-compatible provider. Its row in the registry may have other defaults.
+    """The options of an OpenAI-compatible provider. A preset may have other defaults.
 
     Attributes:
-        without: features that this server lacks; OpenAI itself has no `top_k`, many compatible servers have.
+        without: features that this server lacks. OpenAI itself has no `top_k`; many compatible servers have it.
         base_url: the API's URL, without `/chat/completions`.
-        max_tokens_field: the provider's name of the answer's limit; reasoning models accept `max_completion_tokens`
-            only.
-        strict_schema: enforce each schema while the model generates, also where the request does not ask for that.
+        max_tokens_field: the provider's name for the limit of the answer; reasoning models accept only
+            `max_completion_tokens`.
+        strict_schema: enforce each schema while the model generates, even if the request does not ask for that.
             The schemas must then require all properties and allow no others.
-        developer_role: whether the server has the role "developer"; else its texts are a part of the system's.
+        developer_role: whether the server has the role "developer"; if not, its texts become a part of the system text.
         thinking_field: the field in which the server wants earlier thinking back; "extra_content" for the signatures
-            of Gemini. None = it wants none.
-        hint_fields: the server's fields for the hints `user`, `cache_key` and `priority` of a request; what is not
-            named here is not sent.
+            of Gemini. None = it wants none back.
+        hint_fields: the server's names of the request's hints `user`, `cache_key` and `priority`. A hint without a name
+            here is not sent.
         salt_field: the server's field for a text that keeps callers' prefix caches apart, for instance vLLM's
             "cache_salt"; "" = all keys of the gateway share the server's cache.
-        continuation_field: how the server takes the beginning of an answer, for a model with the feature
-            "continuation": the last message has `prefix`, or the body `continue_final_message`.
+        continuation_field: how the server takes the beginning of an answer, if the model has the feature
+            "continuation": by `prefix` in the last message, or by `continue_final_message` in the body.
         extra_body: further fields of each request, for instance `{ reasoning_effort = "low" }`.
         usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
@@ -102,12 +102,12 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
         super().__init__(model, options, connection)
         self.usage_patience = options.usage_patience
-        # A client may set neither the fields of the configuration nor the cache that its prompt may share.
+        # A client may not set fields that the configuration sets, or the field that keeps prompt caches apart.
         ours = (*options.extra_body, *options.hint_fields.values(), options.salt_field)
         self._own_names = OWN_FIELDS.union(ours)
 
     def make_chat(self, request: TextCompletionRequest) -> dict[str, Any]:
-        """The body of an answer's request, without what the configuration adds."""
+        """The body of a chat request, without the fields that the configuration adds."""
         options = self.options
         chat = to_wire(
             request,
@@ -125,7 +125,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return encode(self.fields(request))
 
     def fields(self, request: TextCompletionRequest) -> dict[str, Any]:
-        """The body of an answer's request. Raises as `body`."""
+        """The fields of a chat request's body. Raises as `body`."""
         more = self.options.extra_body | self._hints(request) | self._foreign_fields(request)
         return self.make_chat(request) | more
 
@@ -144,7 +144,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return {name: value for name, value in named.items() if value is not None}
 
     def _foreign_fields(self, request: TextCompletionRequest) -> dict[str, Any]:
-        """OpenAI's own fields of a request, without those that our records have."""
+        """The request's fields of OpenAI's API that our records do not have."""
         foreign = request.foreign
         if foreign is None or foreign.dialect != DIALECT:
             return {}
@@ -162,7 +162,7 @@ class OpenAiCompatible(ChatCompletions[OpenAiOptions]):
 
 
 class OpenAi(OpenAiCompatible):
-    """OpenAI itself, or a copy of it with its models."""
+    """OpenAI itself, or a service that offers the same models and API."""
 
     optional_features = ChatCompletions.optional_features
     wire = msgspec.structs.replace(ChatCompletions.wire, error_detail=reasoning_error_detail)

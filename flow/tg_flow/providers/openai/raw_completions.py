@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> a server with chats and, on another route, raw prompts -> LlmChunks: what those share."""
+"""TextCompletionRequest -> a server with chats and raw prompts on different routes -> LlmChunks: the common base."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator
@@ -13,11 +13,11 @@ from tg_schema import TextCompletionRequest, Token
 from tg_schema.errors import BadRequest
 
 MAX_TOKENIZED_TEXTS = 64
-"""Texts of one request; each is a call of its own."""
+"""Most texts of one request; each is tokenized by a call of its own."""
 
 
 class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
-    """A server of chats that also completes raw prompts, has their tokens, and tells how probable those are."""
+    """A chat server that also completes and tokenizes raw prompts, and reports their log-probabilities."""
 
     @override
     def needs_prompt(self, request: TextCompletionRequest) -> bool:
@@ -28,7 +28,7 @@ class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
         if request.echo and not is_plain(request):
             raise BadRequest("echo needs raw or prompt_ids: this server cannot repeat a conversation; leave it out")
         wanted = None if request.sampling is None else request.sampling.prompt_logprobs
-        # Fetched first: these servers send them only in answers that are not streamed.
+        # Fetch these first: such servers send them only in answers that are not streamed.
         scored = () if wanted is None else await self.score_prompt(request, wanted)
         echo = (await self.prompt_text(request)) if request.echo else ""
         if echo or scored:
@@ -48,14 +48,14 @@ class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
 
     @abstractmethod
     async def prompt_ids(self, request: TextCompletionRequest) -> tuple[int, ...]:
-        """The ids of the prompt's tokens, as the model gets them. Raises as `score_prompt`."""
+        """The ids of the prompt's tokens, as the model receives them. Raises as `score_prompt`."""
 
     @abstractmethod
     async def text_ids(self, text: str) -> tuple[int, ...]:
-        """The ids of a text's own tokens, without a begin token. Raises as `score_prompt`."""
+        """The ids of a text's own tokens, without the begin token. Raises as `score_prompt`."""
 
     async def prompt_text(self, request: TextCompletionRequest) -> str:
-        """The text of a prompt that is no conversation. Raises as `score_prompt`."""
+        """The text of a prompt that is not a conversation. Raises as `score_prompt`."""
         return request.prompt or ""
 
     @override
@@ -73,5 +73,5 @@ class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
 
 
 def is_plain(request: TextCompletionRequest) -> bool:
-    """Whether the prompt goes to the model without its chat template."""
+    """Whether the model gets the prompt without its chat template."""
     return bool(request.raw or request.prompt_ids)

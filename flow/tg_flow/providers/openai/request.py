@@ -11,18 +11,18 @@ from tg_schema.conversation import ForeignPart, Part, ReasoningPart
 from tg_schema.errors import BadRequest
 
 DIALECT = "openai"
-"""The dialect of the parts and fields that only this API knows."""
+"""The dialect of content parts and fields that only this API has."""
 
 GOOGLE = "gemini"
-"""Origin of the signature of a call that Gemini made behind this API."""
+"""The origin in the signature of a call that Gemini made through this API."""
 
 ThinkingField = Literal["reasoning_content", "reasoning", "reasoning_details", "extra_content"]
-"""The field in which a server tells its thinking and wants it back, of an assistant's message or, for the last one, of
-its calls. All but the last are origins of signatures."""
+"""The field in which a server sends its thinking and wants it back. The last one is a field of calls, the others of an
+assistant's message. All but the last are also origins of signatures."""
 
 
 ContinuationField = Literal["continue_final_message", "prefix"]
-"""The field by which a server goes on with the last message: of the body, or of that message."""
+"""The field that makes a server continue the last message: a field of the body, or of that message."""
 
 WireMessage = dict[str, Any]
 """One message of the API."""
@@ -35,8 +35,8 @@ def wire_messages(
 
     Args:
         request: the request.
-        developer: whether the texts of that role keep it; else they are a part of the system's.
-        thinking_field: where the server wants earlier thinking back; others would refuse the field.
+        developer: whether the server has the role "developer"; if not, its texts become a part of the system text.
+        thinking_field: where the server wants earlier thinking back; other servers would refuse the field.
 
     Raises:
         BadRequest: this API cannot express a part.
@@ -56,7 +56,7 @@ def _system_text(request: TextCompletionRequest) -> str:
 
 
 def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage:
-    # Nearly all turns have text alone.
+    # Nearly all turns have only text.
     if isinstance(turn.content, str) and turn.role == "user" and not turn.tool_calls:
         return {"role": "user", "content": turn.content}
     parts = (
@@ -93,7 +93,7 @@ def _call(call: ToolCall, *, signed: bool) -> dict[str, Any]:
 
 
 def _thinking(turn: Message, field: ThinkingField) -> dict[str, Any]:
-    """The field for an earlier turn's thinking; none if there is none."""
+    """The field with an earlier turn's thinking; empty if there is none."""
     parts = [part for part in turn.parts if isinstance(part, ReasoningPart)]
     signed = [(part, value) for part in parts if (value := read_signature(part.signature, field)) is not None]
     if not signed:
@@ -124,11 +124,11 @@ def to_wire(
 
     Args:
         request: the request.
-        model: its name at the provider.
+        model: the model's name at the provider.
         sampling: the request's, with the configuration's defaults.
         completion_tokens: send the answer's limit as `max_completion_tokens`, as reasoning models need.
-        strict: enforce each schema while the model generates, also where the request does not ask for that.
-        developer: whether the server has that role.
+        strict: enforce each schema while the model generates, even if the request does not ask for that.
+        developer: whether the server has the role "developer".
         thinking_field: where the server wants earlier thinking back; None = nowhere.
 
     Raises:
@@ -140,10 +140,10 @@ def to_wire(
 
 
 def continue_chat(chat: dict[str, Any], request: TextCompletionRequest, field: ContinuationField) -> dict[str, Any]:
-    """The body for the rest of an answer, from that for the whole of it.
+    """The body that asks for the rest of an answer, made from the body that asks for the whole answer.
 
     Raises:
-        BadRequest: the text so far cannot be expressed.
+        BadRequest: this API cannot express the text so far.
     """
     begun = {"role": "assistant", "content": find_chat_prefix(request)}
     if field == "prefix":
@@ -154,10 +154,10 @@ def continue_chat(chat: dict[str, Any], request: TextCompletionRequest, field: C
 def _fields(
     request: TextCompletionRequest, sampling: Sampling, *, completion_tokens: bool, strict: bool
 ) -> dict[str, Any]:
-    """The other fields, None and () among them; from `top_k` on, they are of compatible servers, by vLLM's names."""
+    """The other fields, with None and () for absent ones. From `top_k` on, their names are vLLM's."""
     limit = sampling.max_tokens
     return {
-        # Whole answers, too, are joined from a stream: so all have the same clocks and the same cancel.
+        # Non-streaming requests use a stream too, so that all have the same timeouts and can be cancelled.
         "stream": True,
         "stream_options": {"include_usage": True},
         "tools": tuple(_tool(tool) for tool in request.tools),
@@ -173,7 +173,7 @@ def _fields(
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
         "logprobs": None if sampling.logprobs is None else True,
-        # `logprobs` alone asks for the tokens without alternatives.
+        # With `logprobs` alone, the server sends the tokens without alternatives.
         "top_logprobs": sampling.logprobs or None,
         "response_format": _response_format(request, strict=strict),
         "n": sampling.n if (sampling.n or 1) > 1 else None,
@@ -222,4 +222,4 @@ def _response_format(request: TextCompletionRequest, *, strict: bool) -> dict[st
 OWN_FIELDS: Final = frozenset(
     ("model", "messages", *_fields(TextCompletionRequest(), Sampling(), completion_tokens=False, strict=False))
 )
-"""The fields that our records have."""
+"""Names of the fields that our records have."""

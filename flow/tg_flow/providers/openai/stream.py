@@ -1,6 +1,6 @@
 """Events of OpenAI's chat completions -> LlmChunks, after the public API reference.
 
-Only the fields that are used are declared; other fields of compatible servers are skipped.
+Only the fields that are used are declared; other fields are skipped.
 """
 
 from collections import defaultdict
@@ -27,10 +27,10 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
 }
-"""A server's finish reason -> ours; any other one is "stop"."""
+"""A server's finish reason -> ours; every other reason counts as "stop"."""
 
 
-# `gc=False` here and below: what holds no container cannot be in a circle, and the collector need not look at it.
+# `gc=False` here and below: an object without containers cannot be part of a cycle, so the collector may skip it.
 class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
     logprob: float
     token: str = ""
@@ -48,7 +48,7 @@ class _Logprobs(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True, gc=False):
-    """What is called."""
+    """The function that is called."""
 
     name: str | None = None
     arguments: str | None = None
@@ -63,7 +63,7 @@ class _ExtraContent(msgspec.Struct, frozen=True):
 
 
 class CallDelta(msgspec.Struct, frozen=True):
-    """A piece of a call."""
+    """A piece of a tool call."""
 
     index: int | None = None
     id: str | None = None
@@ -72,7 +72,7 @@ class CallDelta(msgspec.Struct, frozen=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What is new in an answer."""
+    """The new part of an answer."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -86,7 +86,7 @@ _NO_DELTA = Delta()
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A part of one of the answers."""
+    """A new part of one of the answers."""
 
     index: int = 0
     delta: Delta | None = _NO_DELTA
@@ -95,7 +95,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def has_content(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether it has any content."""
         return bool(self.finish_reason or self.logprobs or (self.delta or _NO_DELTA) != _NO_DELTA)
 
 
@@ -109,7 +109,7 @@ class _CompletionDetails(msgspec.Struct, frozen=True, gc=False):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The totals so far."""
+    """The server's token counts so far."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -130,7 +130,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What a server says of an error."""
+    """A server's description of an error."""
 
     code: str | int | None = None
     type: str | None = None
@@ -138,7 +138,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def word(self) -> str | None:
-        """The error's type; some compatible servers put it before the colon of the message instead."""
+        """The error's type. Some compatible servers write it before the colon of the message instead."""
         return self.type or (self.message or "").partition(":")[0]
 
 
@@ -176,7 +176,7 @@ def error_detail(body: bytes) -> ErrorDetail:
 
 
 def reasoning_error_detail(body: bytes) -> ErrorDetail:
-    """As `error_detail`, of a provider that is known to have reasoning models."""
+    """As `error_detail`, for a provider that is known to have reasoning models."""
     detail = error_detail(body)
     advice = _REASONING_ADVICE if detail.code in _FIELD_CODES else ""
     return msgspec.structs.replace(detail, advice=advice)
@@ -191,7 +191,7 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
 class StreamDecoder:
     """Decodes one answer: events in, chunks out.
 
-    It keeps the totals so far, because our counts are deltas, and the number of each answer's tool calls.
+    It keeps the totals so far, because our counts are deltas, and it numbers each answer's tool calls.
 
     Args:
         thinking_field: where the server wants earlier thinking back; None = nowhere.
@@ -234,14 +234,14 @@ class StreamDecoder:
         return self._convert_delta(choice, event.model)
 
     def read(self, data: bytes) -> ChatEvent:
-        """The event of this data; a variant of the API converts its own to this one. Raises as `chunk`."""
+        """Decode this data. A variant of the API converts its own events to this type. Raises as `chunk`."""
         return _decode(data)
 
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
             fault = event.error if isinstance(event.error, Fault) else Fault()
             raise event_error(fault.code, fault.word, fault.message)
-        # Each event has one choice, or none beside the usage; servers that repeat the others leave them empty.
+        # Each event has one choice, or none but the usage. Some servers also send the other choices, left empty.
         choice = next((choice for choice in event.choices or () if choice.has_content), Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
@@ -253,7 +253,7 @@ class StreamDecoder:
         return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
 
     def _finish(self, choice: Choice) -> FinishReason | None:
-        """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""
+        """Our finish reason. By the API reference, an answer whose request forces a tool ends with "stop"."""
         if not choice.finish_reason:
             return None
         ours = FINISH_REASONS.get(choice.finish_reason, "stop")
@@ -285,7 +285,7 @@ def _sign(thinking: OpenThinking, choice: Choice, delta: Delta) -> str | None:
 
 
 def _call(call: CallDelta, numbers: CallNumbers) -> ToolCallDelta:
-    """A piece of a call; the pieces of several calls may alternate."""
+    """A piece of a call. Pieces of several calls may alternate."""
     function = call.function or Function()
     number = numbers.number(call.index, call.id, function.name)
     google = call.extra_content and call.extra_content.google

@@ -1,7 +1,7 @@
 """TextCompletionRequest -> Hugging Face's text-generation-inference -> LlmChunks: by its Messages API, or its own.
 
 The Messages API is a variant of OpenAI's chat completions, with the model's chat template and tools. The server's own
-`/generate_stream` takes a raw prompt, and tells all of its tokens.
+`/generate_stream` takes a raw prompt, and reports all of its tokens.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,10 +49,10 @@ API_FEATURES: Mapping[Api, frozenset[Feature]] = {
 
 
 class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As `OpenAiOptions`.
+    """The options of TGI.
 
     Attributes:
-        api: "messages" for conversations, "generate" for raw prompts, "both" for each by the API that it needs.
+        api: "messages" for conversations, "generate" for raw prompts, "both" for both kinds of request.
         parameters: further fields of the `parameters` of raw prompts, for instance `{ watermark = true }`.
         upstream_model: "tgi" for the server's base model, or the id of one of its adapters.
     """
@@ -68,7 +68,7 @@ class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Tgi(RawCompletions[TgiOptions]):
-    """A server of text-generation-inference, 3.0 or later."""
+    """A server of text-generation-inference, version 3.0 or later."""
 
     features = API_FEATURES["both"]
     optional_features = frozenset()
@@ -94,7 +94,7 @@ class Tgi(RawCompletions[TgiOptions]):
             return RouteCall(self._generation(request, parameters), "generate_stream")
         fields = self.fields(msgspec.structs.replace(request, schema=None))
         if request.schema is not None:
-            # The server has a response format of its own for schemas: "json_object" with a `value`.
+            # The server has its own response format for schemas: "json_object" with a `value`.
             fields["response_format"] = {"type": "json_object", "value": request.schema}
         return encode(fields)
 
@@ -104,14 +104,14 @@ class Tgi(RawCompletions[TgiOptions]):
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
-        # A server that is asked for raw prompts alone may be without OpenAI's routes.
+        # A server that is only used for raw prompts may lack OpenAI's routes.
         return (ModelInfo(self.model),) if self.options.api == "generate" else await super().models()
 
     @override
     async def score_prompt(self, request: TextCompletionRequest, alternatives: int) -> tuple[Token, ...]:
         self._check_api(request)
         if alternatives:
-            raise BadRequest("prompt_logprobs: this server tells no alternatives to a prompt's tokens; ask for 0")
+            raise BadRequest("prompt_logprobs: this server sends no alternatives to a prompt's tokens; ask for 0")
         call = RouteCall(self._generation(request, scoring_parameters(request, self._adapter)), "generate")
         return await self.read_answer(call, read_prefill)
 
@@ -143,7 +143,7 @@ class Tgi(RawCompletions[TgiOptions]):
         return encode({"inputs": request.prompt, "parameters": fields})
 
     def _check_api(self, request: TextCompletionRequest) -> None:
-        """Raise BadRequest for a field that only the other API has, or that neither has."""
+        """Raise BadRequest for a field that only the other API has, or that neither API has."""
         if is_plain(request):
             return
         if self.options.api == "generate":

@@ -8,10 +8,10 @@ from tg_schema import encode
 
 
 class OpenThinking:
-    """The thinking of one answer that has no signature yet.
+    """The thinking of one answer that is not signed yet.
 
     Args:
-        field: the field in which the server sends it and wants it back.
+        field: the field in which the server sends thinking and wants it back.
     """
 
     def __init__(self, field: ThinkingField) -> None:
@@ -20,7 +20,7 @@ class OpenThinking:
         self._details: list[dict[str, Any]] = []
 
     def add(self, *, shown: bool, details: tuple[dict[str, Any], ...]) -> None:
-        """Add a piece: whether the stream has its text, and the server's own items, which are merged by index."""
+        """Add a piece: whether the stream shows its text, and the server's own items, which are merged by index."""
         if self._field != "reasoning_details":
             self._open = self._open or shown
             return
@@ -33,7 +33,7 @@ class OpenThinking:
                 self._details.append(item)
 
     def sign(self) -> str | None:
-        """The signature of the thinking so far, which ends here; None if there is none."""
+        """Sign the thinking so far, which ends here. Returns None if there is none."""
         if not self._open:
             return None
         value = encode(self._details).decode() if self._details else ""
@@ -42,7 +42,7 @@ class OpenThinking:
 
 
 def _merge(item: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Texts of an item come in pieces; its other fields are the same in each piece."""
+    """Texts of an item come in pieces; its other fields are equal in all pieces."""
     joined = {
         name: item[name] + more[name]
         for name in ("text", "summary", "data")

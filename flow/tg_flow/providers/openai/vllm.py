@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> a vLLM server -> LlmChunks; and its own routes for tokens, which are beside `/v1`."""
+"""TextCompletionRequest -> a vLLM server -> LlmChunks. Its own routes for tokens are next to `/v1`, not below it."""
 
 from typing import Any
 
@@ -34,13 +34,13 @@ VLLM_FEATURES: frozenset[Feature] = frozenset(
         "prompt_logprobs",
     }
 )
-"""What vLLM's API has besides OpenAI's ("Extra parameters" of its chat and completions APIs, "Tokenizer API")."""
+"""Features of vLLM's API beyond OpenAI's ("Extra parameters" of its chat and completions APIs, "Tokenizer API")."""
 
 _OF_CHATS = (
     *("messages", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort"),
     *("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens"),
 )
-"""Fields of a chat that are not those of a completion, or mean something else there."""
+"""Fields of a chat that a completion does not have, or that mean something else there."""
 
 
 class _Tokenized(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
             return super().body(request)
         fields = {name: value for name, value in self.fields(request).items() if name not in _OF_CHATS}
         sampling = self.options.sampling(request)
-        # Send the limit even if there is none: the server's default for a completion is 16 tokens.
+        # Send the limit even if there is none: the server's default for a completion is only 16 tokens.
         fields |= {"prompt": request.prompt_ids or request.prompt or "", "max_tokens": sampling.max_tokens}
         if sampling.logprobs is not None:
             fields |= {"logprobs": sampling.logprobs, "return_token_ids": True}
