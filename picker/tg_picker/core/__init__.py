@@ -1,4 +1,4 @@
-"""Which model server runs a request: the scheduler of an instance gateway. No network, no clock, no randomness."""
+"""Picks the model server that runs a request: the scheduler of an instance gateway. No network, clock or randomness."""
 
 from tg_picker.core.interface import (
     CHARACTERS_PER_TOKEN,

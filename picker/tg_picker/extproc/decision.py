@@ -1,4 +1,4 @@
-"""Envoy's messages -> picker and back: one HTTP request, where it goes or why it is refused, and its progress."""
+"""Envoy's messages <-> picker: one HTTP request, the server that it goes to or why it is refused, and its progress."""
 
 from typing import Protocol
 
@@ -13,10 +13,10 @@ class Asked(Struct, frozen=True):
     """A request that waits for its endpoint.
 
     Attributes:
-        headers: by lower-case name, Envoy's own (":path") among them.
-        body: all of it; None = it has none, or Envoy does not send it.
-        subset: the addresses to choose from, as the data plane says; None = no limit.
-        is_unread: whether Envoy sends nothing of the answer's body, so that nobody will see its first token.
+        headers: the headers by lower-case name, including Envoy's own (":path").
+        body: the whole body; None = there is none, or Envoy does not send it.
+        subset: the addresses to choose from, given by the data plane; None = all.
+        is_unread: whether Envoy sends nothing of the answer's body, so that its first token cannot be observed.
     """
 
     headers: dict[str, str]
@@ -31,7 +31,7 @@ class Asked(Struct, frozen=True):
 
     @property
     def is_opaque(self) -> bool:
-        """Whether the content type says that the body is no JSON, such as a form with a recording."""
+        """Whether the content type says that the body is not JSON, for example a form with a recording."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind.startswith(OPAQUE_KINDS) or kind == "application/octet-stream"
 
@@ -41,29 +41,29 @@ class Asked(Struct, frozen=True):
 
 
 class Course(Protocol):
-    """Follows the progress of a directed request. Only the first call of each kind counts."""
+    """Is notified of the progress of a directed request. Only the first call of each method counts."""
 
     def served(self, address: str) -> None:
-        """The data plane says which endpoint it used: the picked one, or a fallback."""
+        """The data plane used this endpoint: the picked one, or a fallback."""
 
     def respond(self, status: int, load: str) -> None:
-        """The endpoint answered with this status; `load` is its ORCA header, "" if it sent none."""
+        """The endpoint answered with this status. `load` is its ORCA header, "" if it sent none."""
 
     def begin(self) -> None:
-        """The first piece of the answer's body came; or its headers, if Envoy does not send the body."""
+        """The first piece of the answer's body arrived, or only the headers if Envoy does not send the body."""
 
     def end(self, usage: InstanceUsage | None) -> None:
-        """The request is over, however that came about."""
+        """The request is over, for whatever reason."""
 
 
 class Directed(Struct, frozen=True):
-    """Where a request goes.
+    """The servers that a request may go to.
 
     Attributes:
         addresses: "host:port", best first; at least one.
         course: is notified of the request's progress; `end` must be called.
         body: replaces the request's body; None = unchanged.
-        is_list: whether Envoy's cluster takes all addresses as one list. Otherwise each fallback has a header of its
+        is_list: whether Envoy's cluster takes all addresses as one list. If not, each fallback has a header of its
             own.
     """
 
@@ -74,13 +74,13 @@ class Directed(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """Why no server gets the request.
+    """Why a request gets no server.
 
     Attributes:
         status: the status of the answer: 400, 404, 413, 429 or 503.
-        reason: the published word for it, for the header and for metrics.
+        reason: the published name of the reason, for the header and for metrics.
         message: a sentence that says what to do.
-        retry_after: seconds; None = the same request would fail again, or nobody knows when.
+        retry_after: seconds; None = the same request would fail again, or it is not known when it would succeed.
     """
 
     status: int
@@ -90,7 +90,7 @@ class Refused(Struct, frozen=True):
 
 
 class Picker(Protocol):
-    """Decides about requests."""
+    """Picks a server for each request."""
 
     async def decide(self, asked: Asked) -> Directed | Refused:
-        """Choose an endpoint. It may wait for a place in a queue; a cancellation leaves nothing behind."""
+        """Choose an endpoint. This may wait in a queue; if it is cancelled, nothing is left behind."""

@@ -1,7 +1,7 @@
-"""One HTTP request in Envoy -> picker: its messages in, their answers out. No network and no clock.
+"""One HTTP request in Envoy -> picker: its messages in, the replies out. No network and no clock.
 
-Envoy sends the parts of a request, then those of its response, and waits for an answer to each. How much it sends is
-its processing mode: `FULL_DUPLEX_STREAMED` or `BUFFERED` for the request; the response in any mode, or not at all.
+Envoy sends the parts of a request and then of its response, and waits for a reply to each. Its processing mode decides
+how much it sends: `FULL_DUPLEX_STREAMED` or `BUFFERED` for the request; any mode, or nothing, for the response.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ _WRONG_MODE = Refused(
 )
 _TOO_LARGE = Refused(413, "too-large", f"the body exceeds {MAX_BODY_BYTES} bytes; send less")
 _HEADER_COST = 64
-"""Bytes counted for each header besides its own."""
+"""Bytes counted for each header in addition to its text."""
 _NO_ANSWER: tuple[wire.ProcessingResponse, ...] = ()
 
 _Answers = Iterable[wire.ProcessingResponse]
@@ -34,11 +34,11 @@ _Answers = Iterable[wire.ProcessingResponse]
 class Exchange:
     """One stream of messages. `close` must be called, however it ends.
 
-    It collects the request's body, asks the picker once, and says where the request goes. What Envoy sends of the
-    response is passed on at once, and reported to the course.
+    It collects the request's body, asks the picker once, and directs the request. Parts of the response are passed on
+    at once, and reported to the course.
 
     Attributes:
-        over: whether nothing may follow: the client was refused.
+        over: whether the client was refused, so that no message may follow.
     """
 
     def __init__(self, picker: Picker) -> None:
@@ -54,14 +54,14 @@ class Exchange:
         self._usage: UsageReader | None = None
 
     def count_held(self) -> int:
-        """Bytes of messages that it keeps. The request's body is held until its last piece is on the way back."""
+        """Bytes of messages that it holds. It holds the request's body until the last piece is on its way back."""
         headers = sum(len(name) + len(value) + _HEADER_COST for name, value in self._headers.items())
         return len(self._body) + headers + (0 if self._usage is None else self._usage.held)
 
     async def take(self, message: wire.ProcessingRequest) -> _Answers:
-        """Take Envoy's next message; return what answers it, in order.
+        """Take Envoy's next message. Returns the replies to it, in order.
 
-        A message of a kind that this protocol version does not have is answered by nothing.
+        A message of a kind that this protocol version does not have gets no reply.
         """
         if message.HasField("protocol_config"):
             self._response_mode = message.protocol_config.response_body_mode
@@ -69,16 +69,16 @@ class Exchange:
         return _NO_ANSWER if take is None else await take(self, message)
 
     def close(self) -> None:
-        """Report that the request is over, if nothing else did: the client or the endpoint left."""
+        """Report that the request is over, unless it was reported: the client or the endpoint left."""
         course, self._course = self._course, None
         if course is not None:
             course.end(self._usage.read() if self._usage is not None else None)
 
     async def _take_request_headers(self, message: wire.ProcessingRequest) -> _Answers:
-        """Decide at once if there is no body. In duplex mode nothing may be answered before the body is complete."""
+        """Pick at once if there is no body. In duplex mode, nothing may be answered before the body is complete."""
         if self._is_complete:
             return _NO_ANSWER
-        # Only here: the mode of a body that is being collected must not change.
+        # Read the mode only here: it must not change while a body is collected.
         if message.HasField("protocol_config"):
             self._request_mode = message.protocol_config.request_body_mode
             self._is_unread = message.protocol_config.response_body_mode == _Mode.NONE
@@ -91,7 +91,7 @@ class Exchange:
         return _NO_ANSWER if self._request_mode == _Mode.FULL_DUPLEX_STREAMED else (NOTHING_FOR["request_headers"],)
 
     async def _take_request_body(self, message: wire.ProcessingRequest) -> _Answers:
-        """Collect; decide when it is complete."""
+        """Collect the body, and pick when it is complete."""
         if self._is_complete:
             # Envoy 1.35 and later may send the last piece of a large body twice (envoyproxy/envoy#46237).
             return _NO_ANSWER
@@ -104,14 +104,14 @@ class Exchange:
         return _NO_ANSWER
 
     async def _take_request_trailers(self, _: wire.ProcessingRequest) -> _Answers:
-        """Trailers end a body whose pieces did not say so."""
+        """End a body whose pieces did not say that it was complete."""
         directing = _NO_ANSWER if self._is_complete else await self._direct("request_body", last=False)
         return directing if self.over else chain(directing, (NOTHING_FOR["request_trailers"],))
 
     async def _direct(self, kind: Literal["request_headers", "request_body"], *, last: bool = True) -> _Answers:
-        """Ask the picker, and answer the message that completed the request."""
+        """Ask the picker, and reply to the message that completed the request."""
         self._is_complete = True
-        # The headers stay in memory until the decision, so they are counted.
+        # The headers stay in memory until the decision, so `count_held` includes them.
         self._body = body = bytes(self._body)
         told = None if kind == "request_headers" else body
         decision = await self._picker.decide(Asked(self._headers, told, self._subset, self._is_unread))
@@ -133,7 +133,7 @@ class Exchange:
         return [messages.refuse(refused, self._headers.get(":path", ""))]
 
     async def _take_response_headers(self, message: wire.ProcessingRequest) -> _Answers:
-        """Report which endpoint answered, with its status and load."""
+        """Report the endpoint that answered, its status and its load."""
         headers = messages.read_headers(message.response_headers.headers)
         if self._course is not None:
             if address := messages.read_served(message):
@@ -141,7 +141,7 @@ class Exchange:
             status = headers.get(":status", "")
             self._course.respond(int(status) if status.isdigit() else 0, headers.get(LOAD_RESPONSE_HEADER, ""))
             if self._response_mode == _Mode.NONE:
-                # If Envoy does not send the response's body, no more messages come until it ends the call.
+                # If Envoy does not send the response's body, no message follows until Envoy ends the call.
                 self._course.begin()
         if self._response_mode != _Mode.NONE:
             self._usage = UsageReader(headers.get("content-type", ""))
@@ -163,7 +163,7 @@ class Exchange:
         return (NOTHING_FOR["response_body"],)
 
     async def _take_response_trailers(self, _: wire.ProcessingRequest) -> _Answers:
-        """Trailers end a response."""
+        """End a response."""
         self.close()
         return (NOTHING_FOR["response_trailers"],)
 

@@ -25,7 +25,7 @@ FIRST_TOKEN_HEADERS = ("x-slo-ttft-ms", "x-llm-d-slo-ttft-ms")
 OUTPUT_TOKEN_HEADERS = ("x-slo-tpot-ms", "x-llm-d-slo-tpot-ms")
 DEFAULT_FLOW = "default-flow"
 MAX_LOGGED = 100
-"""Characters of a client's text in the log or in an error."""
+"""Most characters of a client's text in the log or in an error."""
 
 log = structlog.get_logger()
 
@@ -33,10 +33,10 @@ _SENTENCES = {
     "no-endpoints": "no model server of this pool is ready; try again later",
     "model-not-found": "no model server of this pool has this model; ask for one that /v1/models lists",
     "saturated": "all model servers are busy; try again later, or with a higher priority",
-    "objective-out-of-reach": "no model server can keep this route's promise now; try again later",
+    "objective-out-of-reach": "no model server can meet this route's objective now; try again later",
     "queue-full": "all model servers are busy, and no more requests may wait; try again later",
     "displaced": "a request of a higher priority took this one's place in the queue; try again later",
-    "expired": "no model server had room in the time that a request may wait; try again later",
+    "expired": "no model server had capacity in the time that a request may wait; try again later",
 }
 _UNKNOWN = Rejection("model-not-found", 404)
 _PUBLISHED = {
@@ -44,32 +44,32 @@ _PUBLISHED = {
     "saturated": "rejected-saturated",
     "expired": "rejected-ttl-expired",
 }
-"""Reasons that llm-d's picker has a word for; the others keep ours."""
+"""Reasons for which llm-d's picker has a name; the others keep ours."""
 
 
 class InstancePicker:
-    """Decides where requests go. See `Picker`. It belongs to one event loop.
+    """Picks a server for each request. See `Picker`. It belongs to one event loop.
 
     Args:
         picker: picks among the endpoints of a pool, and lets requests wait.
-        post: sends a server the request to load an adapter of a route that it may lack; None = nobody does.
-        fallbacks: endpoints named beside the picked one.
-        takes_list: whether Envoy's cluster takes them as one list; one of kind `ORIGINAL_DST` answers 503 to it.
+        post: sends a server the call to load an adapter that it may lack; None = no adapters are loaded.
+        fallbacks: endpoints that are named in addition to the picked one.
+        takes_list: whether Envoy's cluster takes them as one list; a cluster of type `ORIGINAL_DST` would answer 503.
     """
 
     def __init__(
         self, picker: PoolPicker, *, post: Post | None = None, fallbacks: int = 0, takes_list: bool = True
     ) -> None:
         self._picker = picker
-        self._draw = Random()  # noqa: S311 - it shares requests out by the weights of rewrites
+        self._draw = Random()  # noqa: S311 - it chooses by the weights of rewrites
         self._post = post
         self._fallbacks = fallbacks
         self._takes_list = takes_list
-        # Bound once: a line that the level leaves out then costs next to nothing.
+        # Bind once: then a line that the log level suppresses costs next to nothing.
         self._log = log.bind()
 
     async def decide(self, asked: Asked) -> Directed | Refused:
-        """Choose an endpoint; a request without a body, or with one that names no model, goes to any."""
+        """Choose an endpoint. A request without a body, or whose body names no model, may go to any endpoint."""
         if not asked.body or asked.is_opaque:
             facts = RequestFacts(_id(asked), body_bytes=len(asked.body or b""))
             return await self._place(asked, facts, InstanceRequest(flow=_flow(asked), streamed=False), None)
@@ -96,7 +96,7 @@ class InstancePicker:
     ) -> Directed | Refused:
         pool = None if facts.destination is None else facts.destination.pool
         eligible = _Eligible(self._picker.pools, pool, asked.subset)
-        # Without a model it does not wait: it costs a server next to nothing. In an empty subset nothing can join.
+        # A request without a model never waits: it costs a server next to nothing. Nor does one with an empty subset.
         waits = asked.subset is None or bool(eligible())
         pick, record = await self._picker.place(
             request,
@@ -123,7 +123,7 @@ class InstancePicker:
         course = PlacementCourse(self._picker, pick, request, record)
         if self._post is not None and request.route and request.adapter is not None:
             with ExitStack() as leaving:
-                # If the client leaves now, nobody else will end the placement.
+                # If the client leaves during the load, nothing else would end the placement.
                 leaving.callback(course.end, None)
                 await self._picker.loader.load(pick.endpoint, request.adapter, self._post)
                 leaving.pop_all()
@@ -132,14 +132,14 @@ class InstancePicker:
 
 
 class _Eligible(Struct, eq=False):
-    """The servers that a request may go to, whenever it is called: while it waits, they may come and go.
+    """Finds the servers that a request may go to, each time it is called: they may change while the request waits.
 
     Attributes:
         pools: all pools.
-        pool: the request's; None = any.
+        pool: the request's pool; None = any.
         subset: the addresses to choose from; None = all.
-        found: how many there were at the last call.
-        left_out: how many of them were unreachable.
+        found: the number of servers at the last call.
+        left_out: the number of unreachable servers that were left out at the last call.
     """
 
     pools: FollowedPools
@@ -151,9 +151,9 @@ class _Eligible(Struct, eq=False):
     def __call__(self) -> Sequence[Endpoint]:
         view, subset = self.pools.view, self.subset
         members = view.endpoints if self.pool is None else view.members.get(self.pool, ())
-        # The scheduler knows an unchanged tuple again, and then looks at no server's models.
+        # Pass an unchanged tuple: the scheduler recognizes it, and then need not look at the servers' models.
         allowed = members if subset is None else [each for each in members if each.address in subset]
-        # A dead server has the least to do, so that it would attract every request.
+        # An unreachable server has the least to do, so it would attract every request.
         eligible = self.pools.find_eligible(allowed)
         self.found, self.left_out = len(eligible), len(allowed) - len(eligible)
         return eligible
@@ -171,19 +171,19 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         flow=_flow(asked),
         route=destination.route,
         max_wait=destination.failure.max_wait,
-        # An answer that the picker does not read counts as whole: no first token and no usage are seen.
+        # An answer that the picker cannot read counts as one that comes whole: no first token and no usage are seen.
         streamed=wanted.streamed and not asked.is_unread,
     )
 
 
 def _objective(asked: Asked, slos: Iterable[Slo]) -> Objective | None:
-    """The route's objective; a request's own headers take precedence."""
+    """The route's objectives; the request's own headers take precedence."""
     first_token = _milliseconds(asked.header(*FIRST_TOKEN_HEADERS))
     return find_goal(slos, first_token, _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)))
 
 
 def _milliseconds(text: str) -> float | None:
-    """Seconds of a header; None if it is no number of milliseconds from 1 to an hour."""
+    """Seconds of a header; None if it is not a number of milliseconds from 1 to an hour."""
     is_number = text.isascii() and text.isdigit() and len(text) <= 7
     return int(text) / 1000 if is_number and 0 < int(text) <= 3_600_000 else None
 
@@ -198,7 +198,7 @@ def _unknown(model: str) -> str:
 
 
 def _short(request: InstanceRequest) -> str:
-    """The model for the log; clients choose its name."""
+    """The model for the log, truncated, because clients choose its name."""
     return (request.adapter or request.model)[:MAX_LOGGED]
 
 

@@ -1,6 +1,6 @@
-"""Decision <-> Envoy's messages: what they say in plain types, and what the picker answers to each of them.
+"""Decision <-> Envoy's messages: their content in plain types, and the picker's replies to them.
 
-Source of every fact here: Envoy's external_processor.proto, and the endpoint picker protocol v1.0.0.
+All facts here are from Envoy's external_processor.proto and from the endpoint picker protocol v1.0.0.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,9 +37,9 @@ def _anthropic(refused: Refused) -> dict[str, Any]:
 
 DESTINATION = "x-gateway-destination-endpoint"
 NEXT_DESTINATIONS = ("x-tg-next-endpoint-1", "x-tg-next-endpoint-2")
-"""The header with the fallbacks for a cluster of kind `ORIGINAL_DST`, whose destination is one address."""
+"""The headers of the fallbacks for a cluster of type `ORIGINAL_DST`, whose destination is a single address."""
 MAX_RETRIES = "x-envoy-max-retries"
-"""Read by Envoy's router if the filter's `mutation_rules` allow it."""
+"""A header for Envoy's router, which reads it if the filter's `mutation_rules` allow that."""
 METADATA_NAMESPACE = "envoy.lb"
 SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 SUBSET = "x-gateway-destination-endpoint-subset"
@@ -48,22 +48,22 @@ _FILTER = "envoy.filters.http.ext_proc"
 _UPSTREAM = "upstream.address"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
-"""The most bytes of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
+"""Most bytes of one streamed piece of a body. Envoy refuses gRPC messages above 64 KiB in this direction."""
 
 _REPLACE = wire.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
-"""Overwrite: the default would put our destination after one that a client made up."""
+"""Overwrite the header: the default would append our destination to one that a client invented."""
 
 Kind = Literal[
     "request_headers", "request_body", "request_trailers", "response_headers", "response_body", "response_trailers"
 ]
-"""A message of Envoy's, by its name in `ProcessingRequest`; its answer has the same name in `ProcessingResponse`."""
+"""The name of a message of Envoy's in `ProcessingRequest`. Its reply has the same name in `ProcessingResponse`."""
 NOTHING_FOR: Final = {kind: wire.ProcessingResponse(**{kind: {}}) for kind in get_args(Kind)}
-"""The answers that change nothing."""
+"""The replies that change nothing."""
 
 
 def read_headers(headers: wire.HeaderMap) -> dict[str, str]:
-    """Envoy's headers by name; of a repeated one the last. Names are in lower case already."""
-    # `value` is set by old versions only, and empty where `raw_value` is set.
+    """Envoy's headers by name, which is in lower case already. Of a repeated header, the last value counts."""
+    # Only old versions set `value`; it is empty if `raw_value` is set.
     return {
         header.key: raw.decode("utf-8", "replace") if (raw := header.raw_value) else header.value
         for header in headers.headers
@@ -82,9 +82,9 @@ def read_subset(message: wire.ProcessingRequest) -> frozenset[str] | None:
 
 
 def read_served(message: wire.ProcessingRequest) -> str:
-    """The address that the data plane used; "" if it does not say.
+    """The address that the data plane used; "" if it is not reported.
 
-    A gateway puts it into the protocol's metadata, a plain Envoy into an attribute, if its filter requests that.
+    A gateway writes it into the protocol's metadata, a plain Envoy into an attribute if its filter requests that.
     """
     namespace = message.metadata_context.filter_metadata.get(METADATA_NAMESPACE)
     if namespace is not None and SERVED in namespace.fields:
@@ -96,7 +96,7 @@ def read_served(message: wire.ProcessingRequest) -> str:
 
 
 def direct(kind: Literal["request_headers", "request_body"], directed: Directed) -> wire.ProcessingResponse:
-    """The answer that says where a request goes: to its headers, or to a buffered body with the body if it changed."""
+    """The reply that directs a request: to its headers, or to its buffered body, with the body if that was changed."""
     common: dict[str, Any] = {"header_mutation": _directing(directed), "clear_route_cache": True}
     if kind == "request_body" and directed.body is not None:
         common["body_mutation"] = {"body": directed.body}
@@ -104,7 +104,7 @@ def direct(kind: Literal["request_headers", "request_body"], directed: Directed)
 
 
 def pass_on(kind: Literal["request_body", "response_body"], body: bytes, *, last: bool) -> wire.ProcessingResponse:
-    """A piece of a body in Envoy's duplex mode. A plain body mutation would be "spurious" there: a 500."""
+    """A piece of a body in Envoy's duplex mode. Envoy would answer 500 to a plain body mutation ("spurious")."""
     streamed = {"streamed_response": {"body": body, "end_of_stream": last}}
     return wire.ProcessingResponse(**{kind: {"response": {"body_mutation": streamed}}})
 
@@ -113,8 +113,8 @@ def pass_on_request(body: bytes, *, last: bool) -> Iterator[wire.ProcessingRespo
     """A request's body in pieces.
 
     Args:
-        body: all of it.
-        last: whether nothing follows; False = trailers do.
+        body: the whole body.
+        last: whether the request ends with it; False = trailers follow.
     """
     for start in range(0, max(len(body), 1), MAX_PART_BYTES):
         end = start + MAX_PART_BYTES
@@ -122,9 +122,9 @@ def pass_on_request(body: bytes, *, last: bool) -> Iterator[wire.ProcessingRespo
 
 
 def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
-    """The answer to the client in place of an endpoint's. It ends the exchange.
+    """The response that the client gets in place of an endpoint's. It ends the exchange.
 
-    Its body is JSON from which OpenAI's and Anthropic's SDKs raise the right exception.
+    OpenAI's and Anthropic's SDKs raise the right exception for its JSON body.
     """
     error = _anthropic(refused) if path.startswith(_MESSAGES_PATH) else _openai(refused)
     headers = {"content-type": "application/json", DROPPED_REASON: refused.reason}
@@ -143,18 +143,18 @@ def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
 def _directing(directed: Directed) -> wire.HeaderMutation:
     fallbacks = directed.addresses[1:]
     following = () if directed.is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
-    # The second header asks the endpoint for its load, as a header of its response (ORCA).
+    # The second header asks the endpoint to report its load in a header of its response (ORCA).
     headers = [
         (DESTINATION, _destination(directed)),
         (LOAD_REQUEST_HEADER, LOAD_FORMAT),
-        # With more attempts than fallbacks, a request would reach a server twice, or one of another pool.
+        # With more retries than fallbacks, a request would reach a server twice, or a server of another pool.
         (MAX_RETRIES, str(len(fallbacks))),
         *following,
         *([] if directed.body is None else [("content-length", str(len(directed.body)))]),
     ]
     return wire.HeaderMutation(
         set_headers=_options(headers),
-        # A client that sent them itself would choose where its request is retried.
+        # Remove the client's own values: otherwise it would choose the servers of a retry.
         remove_headers=NEXT_DESTINATIONS[len(following) :],
     )
 
@@ -166,7 +166,7 @@ def _destination(directed: Directed) -> str:
 def _options(headers: Iterable[tuple[str, str]]) -> list[wire.HeaderValueOption]:
     return [
         wire.HeaderValueOption(
-            # Envoy ignores `value` where it expects `raw_value`.
+            # Envoy ignores `value` if it expects `raw_value`.
             header=wire.HeaderValue(key=key, raw_value=value.encode()),
             append_action=_REPLACE,
         )

@@ -1,7 +1,7 @@
-"""Request body -> picker: the model, the beginning of the prompt, and the form of the answer.
+"""Request body -> picker: the model, the beginning of the prompt, and whether the answer is streamed.
 
-One reader for OpenAI's chats, completions and Responses and for Anthropic's Messages: their fields for these do
-not contradict each other. Nothing else of the body is parsed.
+One reader is enough for OpenAI's chats, completions and Responses and for Anthropic's Messages, because their fields
+for these do not contradict each other. Nothing else of the body is parsed.
 """
 
 import msgspec
@@ -15,13 +15,13 @@ _NO_MODEL = "the body has no `model`; name the model as a string"
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a picker needs of a request.
+    """The facts about a request that a picker needs.
 
     Attributes:
-        model: as the client names it.
-        prompt: what the model reads.
-        max_tokens: the longest answer that it asks for; None = it does not say.
-        streamed: whether it asks for the answer token by token; all three APIs answer whole if it does not say.
+        model: the model as the client names it.
+        prompt: the text that the model reads.
+        max_tokens: the longest answer that the request allows; None = it sets no limit.
+        streamed: whether the answer is requested token by token; without the field, none of the three APIs streams.
     """
 
     model: str
@@ -34,7 +34,7 @@ _ABSENT = Raw()
 
 
 class _Body(PromptFields):
-    """The known fields."""
+    """The fields that are read."""
 
     model: str | UnsetType = UNSET
     max_tokens: Raw = _ABSENT
@@ -52,7 +52,7 @@ def read_model_request(body: bytes) -> ModelRequest:
     """Read a body.
 
     Raises:
-        BadRequest: it is no JSON object, or names no model.
+        BadRequest: it is not a JSON object, or names no model.
     """
     try:
         found = _DECODER.decode(body)
@@ -68,10 +68,10 @@ def read_model_request(body: bytes) -> ModelRequest:
 
 
 def rename_model(body: bytes, model: str) -> bytes:
-    """The same body with another `model`; every other value keeps its bytes.
+    """The same body with another `model`. The bytes of all other values are unchanged.
 
     Raises:
-        BadRequest: a name of a field is no text.
+        BadRequest: the body is not a JSON object.
     """
     try:
         fields = _FIELDS.decode(body)
@@ -83,7 +83,7 @@ def rename_model(body: bytes, model: str) -> bytes:
 
 def _cap(found: _Body) -> int | None:
     for name in _CAPS:
-        # A cap of the wrong type is the server's to refuse: it knows its API.
+        # Ignore a limit of the wrong type: the server knows its API and refuses it.
         text = bytes(getattr(found, name))
         if text.isdigit() and len(text) < 10:
             return int(text)

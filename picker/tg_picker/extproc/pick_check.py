@@ -1,4 +1,4 @@
-"""`tg-pick --check` -> the servers to pick from, or all errors: as at a start, without listening."""
+"""`tg-pick --check` -> the servers to pick from, or all errors: like a start, but without listening."""
 
 import asyncio
 from pathlib import Path
@@ -12,22 +12,22 @@ from tg_picker.pools.pool_watcher import PoolWatcher
 from tg_schema.errors import BadRequest, Timeout
 
 PING_SECONDS = 10.0
-"""Timeout of a ping to the bus."""
+"""Timeout of a ping to the bus, in seconds."""
 
 
 async def check_picker(
     file: Path, listen: str | None = None, http: str | None = None, bus: str | None = None
 ) -> tuple[str, list[str]]:
-    """Read the configuration and every file that it names, resolve its names, and ping its bus.
+    """Read the configuration and every file that it names, resolve the servers' names, and ping the bus.
 
     Args:
         file: the configuration.
-        listen: "host:port", in place of the configured one.
-        http: the same, of the page and the metrics.
-        bus: URL of the bus, in place of the configured one.
+        listen: "host:port" of the gRPC service, in place of the configured one.
+        http: "host:port" of the page and the metrics, in place of the configured one.
+        bus: the URL of the bus, in place of the configured one.
 
     Returns:
-        A description of what would run; and all errors, each with its position. With errors there is no description.
+        A description of what would run, or "" if there are errors; and all errors, each with its position.
     """
     findings = Findings()
     described = ""

@@ -21,25 +21,25 @@ class PickConfig(Struct, frozen=True):
 
     Attributes:
         listen: "host:port" of the gRPC service.
-        http: "host:port" of the page of model servers, the metrics and the health; "" = none. It has no token.
-        hosts: further `Host` names that requests there may have, as `hosts` of a gateway.
-        policy: who picks; the name of an entry point of `tokengrid.policies`, or "module:Class".
-        admission: which requests of a priority below 0 are refused when the servers are busy.
-        fallbacks: servers that are named beside the picked one; see `InstancePicker`.
+        http: "host:port" of the page of model servers, of the metrics and of the health; "" = none. They need no token.
+        hosts: further `Host` names that requests to `http` may have, as a gateway's `hosts`.
+        policy: the policy that picks: an entry point's name in `tokengrid.policies`, or "module:Class".
+        admission: which requests with a priority below 0 are refused while the servers are busy.
+        fallbacks: servers that are named in addition to the picked one; see `InstancePicker`.
         cluster: how Envoy's cluster of model servers finds the picked one: by its load balancing policy
             `override_host`, or of type `ORIGINAL_DST`.
         resources: YAML files of routes, pools, objectives and rewrites.
-        endpoint_files: servers, in llm-d's or AIBrix's form.
+        endpoint_files: files of servers, in llm-d's or AIBrix's format.
         endpoints: servers, as "host:port".
-        names: servers by DNS, as "name:port".
-        pools: pools with their servers and models, in place of the four before.
+        names: servers by name in DNS, as "name:port".
+        pools: pools with their servers and models, in place of the previous four fields.
         models: base models that `endpoints` and `names` serve; empty = any.
-        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that
-            gets a request for one is asked to load it first. "" = it is not.
-        scrape: how their load is read.
-        kv_events: where they report their caches; None = nobody listens.
-        bus: over which pickers and pools share their placements; None = this one stands alone.
-        waiting: how many requests wait while all servers are busy, and how long.
+        adapter_source: the path of routes' adapters for the servers, with {adapter} for the name. A server that gets a
+            request for an adapter is first told to load it. "" = it is not told.
+        scrape: how the servers' load is read.
+        kv_events: where the servers report their KV caches; None = the reports are not read.
+        bus: the bus over which pickers and pools share their placements; None = this picker shares nothing.
+        waiting: how many requests may wait while all servers are busy, and how long.
     """
 
     listen: str = "127.0.0.1:9002"
@@ -62,10 +62,10 @@ class PickConfig(Struct, frozen=True):
     waiting: QueueLimits = QueueLimits()
 
     def make_sources(self, folder: Path) -> PoolSources:
-        """Where pools and servers are described; paths are relative to `folder`.
+        """The sources that describe pools and servers; paths are relative to `folder`.
 
         Raises:
-            BadRequest: an address is none or there twice, or there is no source of servers.
+            BadRequest: an address is malformed or repeated, or there is no source of servers.
         """
         return read_sources(
             pools=self.pools,
@@ -78,14 +78,14 @@ class PickConfig(Struct, frozen=True):
         )
 
     def check(self) -> None:
-        """What no type says.
+        """Check what the types cannot express.
 
         Raises:
             BadRequest: see `read_pick_config`.
         """
         load_policy(self.policy)
         for field, address, example in (("listen", self.listen, "0.0.0.0:9002"), ("http", self.http, "127.0.0.1:9090")):
-            # Port 0 is any free one.
+            # Port 0 stands for any free port.
             if address and split_address(address) is None and not address.endswith(":0"):
                 raise BadRequest(f"{field} must be host:port, for instance {example}").at(field)
         if self.bus is not None and find_bus(self.bus.url, "bus", "url").name == "memory":
@@ -106,7 +106,7 @@ def read_pick_config(file: Path) -> PickConfig:
 
 
 def override_config(config: PickConfig, listen: str | None, http: str | None, bus: str | None) -> PickConfig:
-    """The configuration with what the command line says in its place, checked as if it stood in the file.
+    """The configuration with the values of the command line in place of its own, checked like a file.
 
     Raises:
         BadRequest: see `read_pick_config`.

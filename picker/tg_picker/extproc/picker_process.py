@@ -1,4 +1,4 @@
-"""`tg-pick` -> a running picker: pools and loads are followed, and Envoy is answered."""
+"""`tg-pick` -> a running picker: it follows pools and loads, and answers Envoy."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,13 +25,13 @@ from tg_schema.topics import Topics
 async def run_picker(
     file: Path, listen: str | None = None, http: str | None = None, bus: str | None = None
 ) -> AsyncIterator[str]:
-    """Pick until the block is left. Yields a line that says where.
+    """Pick until the block is left. Yields a line that says where it listens.
 
     Args:
         file: the configuration.
         listen: "host:port", in place of the configured one.
         http: "host:port" of the page and the metrics, in place of the configured one.
-        bus: URL of the bus, in place of the configured one.
+        bus: the URL of the bus, in place of the configured one.
 
     Raises:
         BadRequest: the configuration is wrong; the message says where and what to do.
@@ -68,14 +68,14 @@ async def _enter(picker: PoolPicker, config: PickConfig, stack: AsyncExitStack) 
     if config.bus is None:
         await stack.enter_async_context(picker)
     else:
-        # The bus outlives the picker, which publishes as it leaves.
+        # The bus must outlive the picker, which publishes while it is left.
         shared = await stack.enter_async_context(open_bus(config.bus.url, config.bus.options))
         await stack.enter_async_context(picker)
         await picker.share(shared, Topics(config.bus.namespace))
 
 
 async def _open_post(stack: AsyncExitStack) -> Post:
-    """Sends the requests that make servers load adapters. The first pool imports aiohttp, which takes a while."""
+    """Sends the calls that make servers load adapters. Opening the first pool imports aiohttp, which takes a while."""
     pool = await asyncio.to_thread(open_pool, proxied=False)
     stack.push_async_callback(pool.aclose)
     headers = (("Content-Type", "application/json"),)
@@ -83,7 +83,7 @@ async def _open_post(stack: AsyncExitStack) -> Post:
 
 
 async def _show(config: PickConfig, watcher: PoolWatcher, stack: AsyncExitStack) -> str:
-    """Serve the page and the metrics; yields the part of the ready line that names their address."""
+    """Serve the page and the metrics. Returns the part of the ready line that names their address."""
     if not config.http:
         return ""
     host, _, port = config.http.rpartition(":")
@@ -98,7 +98,7 @@ async def _show(config: PickConfig, watcher: PoolWatcher, stack: AsyncExitStack)
 
 @asynccontextmanager
 async def _publishing_health(watcher: PoolWatcher, server: PickerServer) -> AsyncIterator[None]:
-    """Keep the health in step with the pools: ready while there is a server."""
+    """Keep the health up to date: ready while there is a server."""
     changed = asyncio.Event()
     changed.set()
 

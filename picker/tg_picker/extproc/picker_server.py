@@ -1,4 +1,4 @@
-"""Envoy -> exchange: the gRPC service of external processing, and the health service beside it."""
+"""Envoy -> exchange: the gRPC service of external processing, and the health service next to it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,17 +21,17 @@ LIVENESS = "liveness"
 READINESS = "readiness"
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 MAX_MESSAGE_BYTES = MAX_BODY_BYTES + 2 * 1024 * 1024
-"""Envoy holds 33 MiB in the shipped configurations: a body between the two limits must arrive, so that its refusal is
-ours."""
+"""Envoy buffers 33 MiB in the configurations that we ship. A body between the two limits must arrive, so that the
+client gets our refusal."""
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""The most bytes of bodies that all calls hold: twice what may wait for a server, and sixteen of the largest."""
+"""Most bytes of bodies that all calls hold: twice what may wait for a server, and sixteen of the largest bodies."""
 HANDSHAKE_SECONDS = 5
-"""A connection that has not begun to speak HTTP/2 after this time is closed, so that silent ones do not use up all
-descriptors."""
+"""A connection that has not begun to speak HTTP/2 after this time is closed, so that silent connections do not use up
+all file descriptors."""
 IDLE_SECONDS = 300
 """A connection without a call is closed after this time. Envoy opens another one when it needs it."""
 KEEPALIVE_SECONDS = 60
-"""After this silence a peer is pinged, and after as long again it counts as lost."""
+"""A peer that is silent for this time is pinged. If it stays silent for the same time again, it counts as lost."""
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -44,7 +44,7 @@ SERVER_OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_SECONDS * 1000),
     ("grpc.http2.ping_timeout_ms", KEEPALIVE_SECONDS * 1000),
-    # How often Envoy asks for a sign of life is configured there.
+    # Envoy's own configuration decides how often it pings.
     ("grpc.http2.max_ping_strikes", 0),
 )
 DRAIN_SECONDS = 30.0
@@ -52,11 +52,11 @@ _log = structlog.stdlib.get_logger("tg.envoy")
 
 
 class PickerService:
-    """Carries messages between Envoy and an exchange for each HTTP request.
+    """Carries messages between Envoy and one exchange for each HTTP request.
 
     Args:
-        picker: decides.
-        max_held: bytes that all calls may hold together. Beyond it the call that holds the most ends.
+        picker: picks the servers.
+        max_held: bytes that all calls together may hold. If they hold more, the call that holds the most is ended.
     """
 
     def __init__(self, picker: Picker, max_held: int) -> None:
@@ -67,14 +67,14 @@ class PickerService:
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
-        """What a gRPC server calls: the service has this one method."""
+        """The handler for a gRPC server. The service has only this method."""
         process: Any = grpc.stream_stream_rpc_method_handler(
             self.process, wire.ProcessingRequest.FromString, wire.ProcessingResponse.SerializeToString
         )
         return grpc.method_handlers_generic_handler(SERVICE, {"Process": process})
 
     async def process(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """One HTTP request. The call is cancelled when the client or Envoy leaves; the exchange is closed anyhow."""
+        """One HTTP request. The call is cancelled when the client or Envoy leaves. The exchange is always closed."""
         exchange = Exchange(self._picker)
         try:
             async with asyncio.timeout(None) as ending:
@@ -100,7 +100,7 @@ class PickerService:
                 return
 
     def _count(self, call: asyncio.Timeout, size: int) -> None:
-        """Note what a call holds. Above the limit the largest call ends, so that small ones, such as probes, go on."""
+        """Note the bytes that a call holds. Above the limit, the largest call ends, so that small ones go on."""
         self._held_by_all += size - self._held.pop(call, 0)
         self._held[call] = size
         if not size:
@@ -113,26 +113,26 @@ class PickerService:
 
 
 class PickerServer(health_aio.HealthServicer):
-    """The listening server, which tells its health. `List` is ours: without it, gRPC logs a traceback for each call.
+    """The listening server, with its health. `List` is our own, because gRPC's logs a traceback for each call.
 
     Attributes:
-        address: where it listens, also if port 0 was asked for.
+        address: the address on which it listens, with the real port if port 0 was requested.
     """
 
     address = ""
 
-    # The name is that of the service's method, which the library's types lack.
+    # The method's name is part of the service, but missing in the library's types.
     @override
     async def List(  # type: ignore[misc]
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> Any:
-        """The status of each name."""
+        """The health status of each name."""
         asked = (health_pb2.HealthCheckRequest(service=name) for name in ("", LIVENESS, READINESS, SERVICE))
         statuses = {each.service: await self.Check(each, context) for each in asked}
         return health_pb2.HealthListResponse(statuses=statuses)  # type: ignore[attr-defined]
 
     async def set_ready(self, ready: bool) -> None:
-        """Say whether requests may come: there is an endpoint to pick."""
+        """Report whether requests may come, which is the case if there is an endpoint to pick."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in (READINESS, SERVICE, ""):
             await self.set(name, status)
@@ -142,18 +142,18 @@ class PickerServer(health_aio.HealthServicer):
 async def serve_picker(
     picker: Picker, address: str, max_held: int = MAX_HELD_BYTES, options: tuple[tuple[str, int], ...] = SERVER_OPTIONS
 ) -> AsyncIterator[PickerServer]:
-    """Serve until the block is left; then requests that have begun get DRAIN_SECONDS.
+    """Serve until the block is left. Requests that have begun then get DRAIN_SECONDS.
 
-    Several processes may listen on one address: the kernel shares the connections among them.
+    Several processes may listen on one address: the kernel distributes the connections among them.
 
     Args:
-        picker: decides.
+        picker: picks the servers.
         address: "host:port" to listen on.
         max_held: see `PickerService`.
-        options: gRPC's own.
+        options: gRPC's options.
 
     Raises:
-        BadRequest: the address is not free, or none of this host.
+        BadRequest: the address is in use, or does not belong to this host.
     """
     server, running = grpc.aio.server(options=options), PickerServer()
     server.add_generic_rpc_handlers((PickerService(picker, max_held).handler,))
@@ -169,6 +169,6 @@ async def serve_picker(
     try:
         yield running
     finally:
-        # Notify watchers of the health before waiting for the calls.
+        # Notify watchers of the health before waiting for the calls to end.
         await running.enter_graceful_shutdown()
         await server.stop(DRAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""Envoy's view of a request -> scheduler: one placement, begun, moved to a fallback and released."""
+"""Envoy's view of a request -> scheduler: one placement, which begins, may move to a fallback, and is released."""
 
 from msgspec.structs import replace
 
@@ -11,12 +11,12 @@ MIN_ERROR_STATUS = 400
 
 
 class PlacementCourse:
-    """The course of one picked request. See `Course`.
+    """The progress of one picked request. See `Course`.
 
     Args:
-        picker: who picked.
-        pick: what it picked.
-        request: for what.
+        picker: the picker.
+        pick: the server that it picked.
+        request: the request.
         record: is notified of the request's progress, for the page and the metrics.
     """
 
@@ -35,11 +35,11 @@ class PlacementCourse:
         if place is None:
             return
         used = fallbacks[place]
-        # Envoy also asks a fallback after a 404, and does not say why.
+        # Envoy also tries a fallback after a 404, without saying why.
         for skipped in (self._pick.endpoint, *fallbacks[:place]):
             if self._request.adapter is not None:
                 self._picker.scheduler.forget_adapter(skipped, self._request.adapter, self._picker.clock())
-        # The picked endpoint did not answer: counting there would keep others away from it.
+        # The picked endpoint did not answer. If the request stayed counted there, others would avoid that server.
         moved = self._picker.dispatcher.move(self._pick.placement, self._request, used, self._picker.clock())
         if moved is not None:
             self._pick = replace(self._pick, endpoint=used, placement=moved.placement)
@@ -54,7 +54,7 @@ class PlacementCourse:
             self._picker.pools.read_load(self._pick.endpoint, load, self._picker.clock())
 
     def begin(self) -> None:
-        """Report the first token, which an error does not have."""
+        """Report the first token. An error response has none."""
         if self._record.status >= MIN_ERROR_STATUS:
             return
         now = self._picker.clock()

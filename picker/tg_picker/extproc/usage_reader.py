@@ -1,4 +1,4 @@
-"""Endpoint's answer -> picker: the tokens that the server counted, whole JSON or server-sent events."""
+"""Endpoint's answer -> picker: the server's token counts, from JSON or from server-sent events."""
 
 import msgspec
 from msgspec import Struct
@@ -6,7 +6,7 @@ from msgspec import Struct
 from tg_picker.core import InstanceUsage
 
 MAX_TAIL_BYTES = 64 * 1024
-"""The bytes kept of an answer's end, where a stream has its usage; a longer whole answer is read without its usage."""
+"""Bytes kept of an answer's end, where a stream has its usage. If a plain JSON answer is longer, its usage is lost."""
 _EVENT_STREAM = "text/event-stream"
 
 
@@ -15,7 +15,7 @@ class _Details(Struct):
 
 
 class _Counts(Struct):
-    """OpenAI's chats and completions, Responses, and Anthropic's names, as far as set."""
+    """Token counts by the names of OpenAI's chats and completions, of Responses, and of Anthropic."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -27,7 +27,7 @@ class _Counts(Struct):
 
 
 class _Answer(Struct):
-    """A body, or an event: `response` is Responses' last event, which has the whole answer inside."""
+    """A JSON body, or an event. `response` is in the last event of Responses, which contains the whole answer."""
 
     usage: _Counts | None = None
     response: "_Answer | None" = None
@@ -37,7 +37,7 @@ _DECODER = msgspec.json.Decoder(_Answer)
 
 
 class UsageReader:
-    """Fed with an answer's pieces, in any split; keeps the last MAX_TAIL_BYTES."""
+    """Takes an answer's pieces, however it is split, and keeps the last MAX_TAIL_BYTES."""
 
     def __init__(self, content_type: str) -> None:
         self._events = content_type.lower().startswith(_EVENT_STREAM)
@@ -46,19 +46,19 @@ class UsageReader:
 
     @property
     def held(self) -> int:
-        """Bytes in memory."""
+        """Bytes that it holds."""
         return len(self._tail)
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece."""
         self._tail += piece
-        # In big steps: dropping a few bytes at each piece would copy the tail each time.
+        # Drop bytes in large steps: to drop a few at each piece would copy the tail each time.
         if len(self._tail) > 2 * MAX_TAIL_BYTES:
             del self._tail[:-MAX_TAIL_BYTES]
             self._cut = True
 
     def read(self) -> InstanceUsage | None:
-        """The usage; None if the answer has none, or is not what its type says."""
+        """The usage; None if the answer has none, or is not of the type that it declares."""
         if not self._events:
             return None if self._cut else _usage(bytes(self._tail))
         lines = bytes(self._tail).splitlines()

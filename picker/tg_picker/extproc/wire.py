@@ -1,11 +1,11 @@
-"""Envoy's messages of external processing, by the descriptors that protoc made; `wire.pyi` has their types.
+"""Envoy's messages of external processing, from the descriptors that protoc compiled; `wire.pyi` has their types.
 
-Descriptors and not the Python code of protoc, which the runtime refuses if it is older than the compiler.
+It does not use protoc's Python code, which the protobuf runtime refuses if it is older than the compiler.
 """
 
 from importlib.resources import files
 
-# Its import registers the file that our descriptors refer to.
+# Importing these registers a file to which our descriptors refer.
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2  # noqa: F401
 
 _read = descriptor_pb2.FileDescriptorSet.FromString(

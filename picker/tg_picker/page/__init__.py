@@ -1,4 +1,4 @@
-"""Browser and programs -> `/instances`: pools, servers, adapters, queues, and why the last requests went where."""
+"""Browser and programs -> `/instances`: pools, servers, adapters, queues, and the reasons of the last picks."""
 
 from tg_picker.page.instances_page import INSTANCES_PATH, InstancesPage
 

@@ -1,4 +1,4 @@
-"""Status of all pickers -> the HTML page. Every text goes through `element`, which escapes it."""
+"""Status of all pickers -> the HTML page. `element` escapes every text."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -17,13 +17,13 @@ from tg_picker.status import (
 
 
 class Html(str):
-    """Text that is HTML already. Only this module makes it."""
+    """Text that is already HTML. Only this module creates it."""
 
     __slots__ = ()
 
 
 def element(name: str, *children: str, **attributes: str) -> Html:
-    """An element with its end tag. Children that are no `Html`, and all values of attributes, are escaped.
+    """An element with its end tag. Children that are not `Html`, and all values of attributes, are escaped.
 
     Args:
         name: the name of the element.
@@ -42,7 +42,7 @@ _HEAD: Final = """<!doctype html>
 _NOTHING: Final = "\u2013"
 
 _Column = tuple[str, bool]
-"""A heading, and whether numbers stand below it."""
+"""A heading, and whether its column has numbers."""
 _SERVERS: Final[Sequence[_Column]] = (
     ("server", False),
     ("state", False),
@@ -53,7 +53,7 @@ _SERVERS: Final[Sequence[_Column]] = (
     ("KV cache", True),
     ("adapters", False),
     ("cached blocks", True),
-    ("told", True),
+    ("last report", True),
 )
 _DECISIONS: Final[Sequence[_Column]] = (
     ("when", True),
@@ -68,10 +68,10 @@ _DECISIONS: Final[Sequence[_Column]] = (
 _ROUTES: Final[Sequence[_Column]] = (
     ("route", False),
     ("objective", False),
-    ("promised", True),
-    ("kept", True),
+    ("required", True),
+    ("met", True),
     ("answers", True),
-    ("kept in the last minute", True),
+    ("met in the last minute", True),
 )
 _QUEUES: Final[Sequence[_Column]] = (("pool", False), ("priority", True), ("requests", True), ("oldest", True))
 
@@ -80,14 +80,14 @@ def write_document(status: InstancesStatus, style: str, script: str) -> str:
     """The whole page.
 
     Args:
-        status: what it shows.
-        style: its CSS, which holds no closing tag.
-        script: its JavaScript, likewise.
+        status: the content.
+        style: the page's CSS, without a closing tag in it.
+        script: the page's JavaScript, without a closing tag in it.
     """
     shown: list[Html] = [_show_picker(picker) for picker in status.pickers]
     if status.routes:
         rows = (_show_route(route) for route in status.routes)
-        shown.append(element("section", element("h2", "Promises of routes"), _table(_ROUTES, rows)))
+        shown.append(element("section", element("h2", "Objectives of routes"), _table(_ROUTES, rows)))
     if not status.pickers:
         shown.append(element("p", "No pool of model servers runs in this process."))
     body = element("header", element("h1", "Model servers"), element("p", "", id="state")) + element("main", *shown)

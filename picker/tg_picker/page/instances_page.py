@@ -17,26 +17,26 @@ from tg_schema import encode
 
 INSTANCES_PATH: Final = "/instances"
 FRESH_SECONDS: Final = 0.1
-"""How long a page is reused: with many servers, making it takes milliseconds of the event loop."""
+"""How long a page is reused: with many servers, creating it takes milliseconds of the event loop."""
 _NEVER: Final = (float("-inf"), b"")
 
 
 class InstancesPage(Page):
-    """The page and its JSON. A single file: style and script are inside it."""
+    """The page and its JSON. The page is a single file: style and script are embedded."""
 
     path = INSTANCES_PATH
     summary = "Show the model servers"
     answer = InstancesStatus
 
     def __init__(self) -> None:
-        # Read at the start: a handler must not wait for a disk.
+        # Read the files at the start: a request handler must not wait for a disk.
         self._style, self._script = (_read(name) for name in ("page.css", "page.js"))
         self._headers = _headers(self._style, self._script)
         self._made: dict[str, tuple[float, bytes]] = {}
 
     @override
     async def show(self, request: web.Request) -> web.Response:
-        """The page if the client wants HTML, else JSON; `format=html` and `format=json` decide before its headers."""
+        """The page if the client wants HTML, else JSON; `format=html` and `format=json` override its headers."""
         preferred = "html" if "text/html" in request.headers.get("Accept", "") else "json"
         kind = "json" if request.query.get("format", preferred) == "json" else "html"
         now = asyncio.get_running_loop().time()
@@ -57,7 +57,7 @@ def _read(name: str) -> str:
 
 
 def _headers(style: str, script: str) -> Mapping[str, str]:
-    # Names of clients are escaped. Even an unescaped one could neither load, nor run, nor send anything.
+    # Clients' names are escaped. Even an unescaped one could not load, run or send anything under this policy.
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; connect-src 'self'; "
     return {
         "Content-Security-Policy": f"{policy}base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -1,4 +1,4 @@
-"""Requests -> servers of the pools: what a picker for Envoy and the provider `pool` have in common."""
+"""Requests -> servers of the pools: the code that the picker for Envoy and the provider `pool` share."""
 
 from tg_picker.picking.pool_picker import PoolPicker
 

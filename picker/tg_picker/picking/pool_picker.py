@@ -1,4 +1,4 @@
-"""Door or pool provider -> scheduler: a server for each request, as the pools are now, and a record of the decision."""
+"""Door or pool provider -> scheduler: a server for each request from the current pools, and a record of the pick."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -19,21 +19,21 @@ from tg_schema.topics import Topics
 
 
 class PoolPicker(Entered):
-    """A scheduler with what keeps it informed, and what is shown of it. Enter it to follow the pools.
+    """A scheduler, the parts that keep it informed, and its board. Enter it to follow the pools.
 
     Args:
-        name: the name of the picker, for the page.
+        name: the picker's name, for the page.
         policy: the name of the scheduler's policy, for the page.
-        scheduler: picks.
-        pools: the pools of the scheduler; entered with the picker.
-        limits: how much may wait in each pool.
-        clock: the scheduler's, in seconds.
+        scheduler: the scheduler that picks.
+        pools: the scheduler's pools, which are entered together with this.
+        limits: how many requests may wait in each pool.
+        clock: the scheduler's clock, in seconds.
         adapter_source: see `AdapterLoader`.
 
     Attributes:
         scheduler, pools, clock: the same.
         dispatcher: lets requests wait.
-        board: is told every decision.
+        board: is notified of every decision.
         loader: makes servers load adapters.
     """
 
@@ -71,7 +71,7 @@ class PoolPicker(Entered):
         stack.enter_context(BOARDS.show(self.board))
 
     async def share(self, bus: Bus, topics: Topics) -> None:
-        """Exchange placements with the other pickers of a bus until this one is left. It is entered already."""
+        """Exchange placements with other pickers over a bus until this one is left. Call it after entering."""
         await self._exit.enter_async_context(PlacementExchange(bus, topics.placements, self.scheduler, self.pools))
 
     async def place(
@@ -85,16 +85,16 @@ class PoolPicker(Entered):
         size: int = 0,
         again: bool = False,
     ) -> tuple[Pick | Rejection, RequestRecord]:
-        """A server for a request, which may have to wait for one. Cancelled, it leaves nothing behind.
+        """Find a server for a request, which may have to wait for one. If this is cancelled, nothing is left behind.
 
         Args:
-            request: what is to be placed.
-            pool: whose queue it waits in; None = it does not wait.
-            endpoints: returns the eligible ones of that moment.
-            describe: what the board shows of the request; called after `endpoints`.
-            arrived_at: when it came, on the clock.
+            request: the request to place.
+            pool: the pool in whose queue it may wait; None = it does not wait.
+            endpoints: returns the servers that are eligible at the moment of the call.
+            describe: describes the request for the board; called after `endpoints`.
+            arrived_at: when the request arrived, on the clock.
             size: bytes that are held while it waits.
-            again: whether another attempt at it was placed before.
+            again: whether an earlier attempt at it was placed.
         """
         now, began = self.clock(), perf_counter()
         if pool is None:

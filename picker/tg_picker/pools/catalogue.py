@@ -1,4 +1,4 @@
-"""Resources, checked together -> which model name leads to which pool, adapter, priority and objective."""
+"""Resources, checked together -> the pool, adapter, priority and objectives to which each model name leads."""
 
 from collections.abc import Callable, Collection, Mapping
 from random import Random
@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 Weighted = tuple[tuple[str, int], ...]
-"""Names and weights; the sum of the weights is positive."""
+"""Names with weights, whose sum is positive."""
 
 
 def choose(weighted: Weighted, draw: Random) -> str:
-    """A name; one of weight 0 is never chosen. A single name draws nothing."""
+    """Choose a name by weight; a name with weight 0 is never chosen. A single name takes no random number."""
     if len(weighted) == 1:
         return weighted[0][0]
     names, weights = zip(*weighted, strict=True)
@@ -26,7 +26,7 @@ class Slo(Struct, frozen=True):
     """A latency objective of a route: `share` of its requests take at most `seconds`.
 
     Attributes:
-        kind: which latency; `OutputTokenLatency` is the time between two tokens.
+        kind: the kind of latency; `OutputTokenLatency` is the time between two tokens.
         seconds: more than 0.
         share: between 0 and 1, both excluded; 0.99 = the 99th percentile.
     """
@@ -37,12 +37,12 @@ class Slo(Struct, frozen=True):
 
 
 class FailurePolicy(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a route's request without an answer in time is retried. None = as for all requests of the pool.
+    """How a route's request is retried if no answer comes in time. None = as for all requests of the pool.
 
     Attributes:
-        max_attempts: servers that are asked until one begins its answer.
-        hedging_delay: seconds without a first token after which a second server is asked as well.
-        max_wait: seconds for which it waits for a server; at most those of the pool.
+        max_attempts: most servers that are tried until one begins its answer.
+        hedging_delay: seconds without a first token after which a second server is tried at the same time.
+        max_wait: most seconds that a request waits for a server; the pool's own limit applies too.
     """
 
     max_attempts: Annotated[int, Meta(ge=1)] | None = None
@@ -59,7 +59,7 @@ class Pool(Struct, frozen=True):
     Attributes:
         name: "NAME", or "NAMESPACE/NAME" outside the namespace "default".
         labels: a host belongs to the pool if it has all of them.
-        ports: the ports of each host whose source names none.
+        ports: the ports of each host whose source does not name any.
     """
 
     name: str
@@ -76,9 +76,9 @@ class UseCase(Struct, frozen=True):
 
     Attributes:
         route: the name of the route, for logs and metrics.
-        pools: where its requests go.
-        is_adapter: whether the route says that the model is an adapter.
-        priority: higher goes first; below 0 may be shed.
+        pools: the pools that its requests go to.
+        is_adapter: whether the model is an adapter, according to the route.
+        priority: higher goes first; requests below 0 may be shed.
         slos: its latency objectives.
         failure: how its failed requests are retried.
     """
@@ -92,23 +92,23 @@ class UseCase(Struct, frozen=True):
 
 
 class Objective(Struct, frozen=True):
-    """A priority that requests name, in one pool."""
+    """A priority in one pool, to which requests refer by the name of an `InferenceObjective`."""
 
     pool: str
     priority: int
 
 
 class Destination(Struct, frozen=True):
-    """Where a request goes.
+    """The pool and model that a request goes to.
 
     Attributes:
         pool: the name of the pool.
-        model: the model to ask a server for.
-        adapter: the same, if it is an adapter; None = the base model, or not known.
-        priority: higher goes first; below 0 may be shed.
+        model: the model that a server is asked for.
+        adapter: the same name if it is an adapter; None = a base model, or not known.
+        priority: higher goes first; requests below 0 may be shed.
         slos: the latency objectives of the route.
-        route: the name of the route; "" = none is for this model.
-        failure: the failure of the route.
+        route: the name of the route; "" = no route is for this model.
+        failure: how the route retries failed requests.
     """
 
     pool: str
@@ -121,20 +121,20 @@ class Destination(Struct, frozen=True):
 
 
 HasAdapter = Callable[[str, str], bool]
-"""Whether a server of a pool reported an adapter: called with the pool's name, then the adapter's."""
+"""Whether a server of a pool has reported an adapter: called with the pool's name and the adapter's."""
 
 _NO_CASE = UseCase("", ())
 
 
 class Catalogue(Struct, frozen=True):
-    """All pools, and the routes and names that lead to them. Immutable and checked: `build_catalogue` makes it.
+    """All pools, and the routes and names that lead to them. Immutable and validated; `build_catalogue` creates it.
 
     Attributes:
         pools: by name.
-        cases: the routes' rules, by the model that clients name.
-        rewrites: other names of a pool's models, by pool and model. They may chain, but not in a circle.
-        defaults: the rewrites of models that nothing else in a pool names.
-        objectives: by name.
+        cases: the routes' rules, by the model name that clients use.
+        rewrites: other names for a pool's models, by pool and model. They may be chained, but not in a circle.
+        defaults: by pool, the rewrites for models that nothing else in the pool names.
+        objectives: the objectives by name.
     """
 
     pools: dict[str, Pool] = {}
@@ -153,16 +153,16 @@ class Catalogue(Struct, frozen=True):
         served: Mapping[str, Collection[str]] = MappingProxyType({}),
         has: HasAdapter = lambda _pool, _adapter: False,
     ) -> Destination | None:
-        """Where a request for a model goes; None: nothing is known of the model.
+        """Where a request for a model goes; None: nothing is known about the model.
 
         Args:
             model: as the client names it.
-            draw: decides between weights.
-            pool: the pool, if it is chosen already; None = the catalogue chooses.
-            objective: an `InferenceObjective` that the request names. One that is unknown, or of another pool, changes
-                nothing.
-            served: the base models of each pool, as far as the servers report them.
-            has: whether servers report an adapter, which then needs no route if there is none.
+            draw: chooses by weight.
+            pool: the pool, if it has been chosen; None = the catalogue chooses.
+            objective: the `InferenceObjective` that the request names. One that is unknown, or of another pool, has no
+                effect.
+            served: the base models of each pool, as far as its servers report them.
+            has: whether servers have reported an adapter. Such an adapter needs no route.
         """
         case = self.cases.get(model)
         if pool is None:
@@ -185,21 +185,21 @@ class Catalogue(Struct, frozen=True):
 
     @property
     def hedged_route(self) -> str:
-        """A route whose requests may go to a second server; "" = there is none."""
+        """The name of a route whose requests may go to a second server; "" = there is none."""
         return next((case.route for case in self.cases.values() if case.failure.hedging_delay is not None), "")
 
     @property
     def adapters(self) -> tuple[str, ...]:
-        """The names that routes give to adapters."""
+        """The adapters that routes name."""
         return tuple([model for model, case in self.cases.items() if case.is_adapter])
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names that clients may use, beside those of the pools' base models."""
+        """The names that clients may use, in addition to the names of the pools' base models."""
         return tuple(dict.fromkeys((*self.cases, *(model for _, model in self.rewrites))))
 
     def find_rewriting(self, model: str) -> list[str]:
-        """The pools that rewrite a model."""
+        """The pools that rewrite this model name."""
         return [pool for pool in self.pools if (pool, model) in self.rewrites]
 
     def _find_pools(
@@ -210,7 +210,7 @@ class Catalogue(Struct, frozen=True):
         serving = [pool for pool in self.pools if model in served.get(pool, ())]
         found = self.find_rewriting(model) or serving or list(self.defaults)
         if not (found or self.cases or self.rewrites):
-            # No configuration names the models: the servers know them, and answer 404 themselves.
+            # No configuration names models. So the servers decide, and answer 404 for unknown ones themselves.
             found = [pool for pool in self.pools if not served.get(pool) or has(pool, model)]
         return tuple([(pool, 1) for pool in found])
 
@@ -228,7 +228,7 @@ class Catalogue(Struct, frozen=True):
     def _find_adapter(
         self, pool: str, target: str, use_case: UseCase, served: Collection[str] | None, has: HasAdapter
     ) -> str | None:
-        """Reported base models are certain; without them the route decides, or the reported adapters."""
+        """Reported base models are certain. Without them, the route or the reported adapters decide."""
         if served:
             return None if target in served else target
         case = self.cases.get(target, use_case)

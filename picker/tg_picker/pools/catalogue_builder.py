@@ -1,4 +1,4 @@
-"""Resources -> the catalogue, or an error about a contradiction, with file, line and column."""
+"""Resources -> the catalogue, or an error about a contradiction between them, with file, line and column."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds, more than 0; None: it is no duration. Units stand from large to small, fractions in any: `1m30.5s`."""
+    """Seconds, more than 0; None: not a duration. Units go from large to small; any may have a fraction: `1m30.5s`."""
     if not text.isascii() or not _DURATION.fullmatch(text):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)) or None
@@ -37,25 +37,25 @@ def parse_duration(text: str) -> float | None:
 S = TypeVar("S", bound=Spec)
 
 CRITICALITY = {"Critical": 1, "Standard": 0, "Default": 0, "Sheddable": -1}
-"""The priority of an `InferenceModel`; below 0 may be shed."""
+"""The priority of an `InferenceModel`; requests below 0 may be shed."""
 
 
 def build_catalogue(resources: Iterable[Resource[Spec]]) -> Catalogue:
-    """The catalogue of resources.
+    """Build the catalogue of some resources.
 
     Raises:
-        BadRequest: a name is used twice, a pool is not there, all weights are 0, rewrites lead in a circle, or an
-            objective cannot be kept.
+        BadRequest: a name is used twice, a pool is missing, all weights are 0, rewrites form a circle, or an objective
+            is impossible.
     """
     return CatalogueBuilder(tuple(resources)).build()
 
 
 def find_empty(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """A sentence for each pool without endpoints: it may wait for its first server, or select wrong labels.
+    """An advice for each pool without endpoints: its first server may not be there yet, or it selects wrong labels.
 
     Args:
-        resources: what a catalogue is made of.
-        labelled: the labels of each host that a source may bring, also while a name in DNS has no address.
+        resources: the resources of a catalogue.
+        labelled: the labels of each host that a source may provide, even if a name in DNS has no address yet.
     """
     there = dict.fromkeys(f"{key}: {value}" for labels in labelled for key, value in labels.items())
     advice = f"there are {', '.join(list(there)[:10])}" if there else "no endpoint has labels"
@@ -76,7 +76,7 @@ def check_protocols(resources: Iterable[Resource[Spec]]) -> None:
     for resource in _of(tuple(resources), InferencePool):
         if resource.spec.app_protocol != "http":
             told = resource.spec.app_protocol
-            sentence = f"{told}: a provider pool speaks HTTP/1.1; write http if the servers do too"
+            sentence = f"{told}: the provider `pool` speaks HTTP/1.1; write http if the servers do too"
             raise resource.fault(f"{sentence}, or put an Envoy with tg-pick in front of them", "spec", "appProtocol")
 
 
@@ -90,7 +90,7 @@ class CatalogueBuilder:
         self._rules: dict[tuple[str, str], tuple[Resource[Spec], Keys]] = {}
 
     def build(self) -> Catalogue:
-        """Read all resources, each after those that it refers to.
+        """Read all resources, each after the resources to which it refers.
 
         Raises:
             BadRequest: see `build_catalogue`.
@@ -114,7 +114,7 @@ class CatalogueBuilder:
     def _refuse_duplicates(self) -> None:
         seen: dict[tuple[str, str, str], Resource[Spec]] = {}
         for resource in self._resources:
-            # Requests name objectives without a namespace.
+            # Requests refer to objectives without a namespace.
             space = "" if isinstance(resource.spec, InferenceObjective) else resource.metadata.namespace
             first = seen.setdefault((resource.kind, space, resource.metadata.name), resource)
             if first is not resource:
@@ -191,7 +191,7 @@ class CatalogueBuilder:
             circle = cast("list[tuple[str, str]]", error.args[1])
             resource, keys = self._rules[circle[0]]
             names = " -> ".join(model for _, model in reversed(circle))
-            raise resource.fault(f"rewrites lead in a circle: {names}; remove one", *keys) from None
+            raise resource.fault(f"rewrites form a circle: {names}; remove one", *keys) from None
 
 
 def _of(resources: tuple[Resource[Spec], ...], kind: type[S]) -> list[Resource[S]]:
@@ -217,8 +217,8 @@ def _make_slos(route: Resource[LLMRoute]) -> tuple[Slo, ...]:
     made: list[Slo] = []
     for at, objective in enumerate(route.spec.adapter.objectives):
         if any(objective.type == each.kind for each in made):
-            # Refuse two quantiles of one latency: they would need two windows, and ignoring one silently would mislead.
-            sentence = f"{objective.type} is promised already; keep the objective that matters most"
+            # Refuse two quantiles of one latency: each needs its own window, and to ignore one would mislead.
+            sentence = f"{objective.type} has an objective already; keep the one that matters most"
             raise route.fault(sentence, "spec", "adapter", "objectives", str(at), "type")
         made.append(_make_promise(route, at, objective))
     return tuple(made)
@@ -230,7 +230,7 @@ def _make_promise(route: Resource[LLMRoute], at: int, objective: RouteObjective)
     share = objective.latency.quantile.numerator / objective.latency.quantile.denominator
     if share >= 1:
         sentence = f"numerator must be below the denominator, {objective.latency.quantile.denominator}"
-        raise route.fault(f"{sentence}; no server can promise it for all requests", *keys, "quantile", "numerator")
+        raise route.fault(f"{sentence}; no server can guarantee it for all requests", *keys, "quantile", "numerator")
     return Slo(objective.type, seconds, share)
 
 
@@ -258,7 +258,7 @@ def _targets(resource: Resource[Spec], targets: Iterable[RewriteTarget | TargetM
 
 
 def _weigh(resource: Resource[Spec], rows: Iterable[tuple[str, int]], title: str, keys: Keys) -> Weighted:
-    """The rows of a list, of which one can be chosen; `title` is what an error calls a row."""
+    """The entries of a list from which one is chosen by weight; `title` is the errors' word for an entry."""
     found: dict[str, int] = {}
     for at, (name, weight) in enumerate(rows):
         if name in found:

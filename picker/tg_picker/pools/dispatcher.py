@@ -1,4 +1,4 @@
-"""Door or pool provider -> flow control: a server for each request, waited for while all are busy."""
+"""Door or pool provider -> flow control: finds a server for each request, and waits while all are busy."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 from tg_picker.core import FlowControl, Pick, QueueLimits, Rejection, Scheduler, Waiting
 
 LOOK_SECONDS = 0.25
-"""How often to check for capacity while requests wait and no report comes, since reports grow old."""
+"""Seconds between checks for capacity while requests wait and no report comes, because reports become stale."""
 
 
 class Dispatcher(FlowControl):
-    """Flow control by a clock, whose requests can be waited for.
+    """Flow control with a clock, whose decisions can be awaited.
 
-    It belongs to one event loop, and has no task of its own: each request waits in its caller's task, and `wait` is
-    called after `submit` without a turn of the loop in between.
+    It belongs to one event loop, and has no task of its own: each request waits in its caller's task. Call `wait` after
+    `submit` without an await in between.
 
-    Waiting requests are woken by the end of a request, by a report, and by a change of the pool.
+    Waiting requests are woken when a request ends, when a report arrives, and when the pool changes.
 
     Args:
-        scheduler: picks; from now on the dispatcher follows it.
-        limits: how much may wait in each pool.
-        clock: the scheduler's, in seconds.
+        scheduler: the scheduler that picks; the dispatcher becomes its follower.
+        limits: how many requests may wait in each pool.
+        clock: the scheduler's clock, in seconds.
     """
 
     def __init__(self, scheduler: Scheduler, limits: QueueLimits, clock: Callable[[], float]) -> None:
@@ -40,13 +40,13 @@ class Dispatcher(FlowControl):
                 yield pool, priority, requests, now - oldest_at, size
 
     async def wait(self, pool: str, waiting: Waiting) -> Pick | Rejection:
-        """The decision about a request, once there is one. Cancelled, it leaves nothing behind."""
+        """Wait for the decision about a request. If this is cancelled, nothing is left behind."""
         if waiting.made is not None:
             return waiting.made
         decided: asyncio.Future[Pick | Rejection] = asyncio.get_running_loop().create_future()
 
         def settle(made: Pick | Rejection) -> None:
-            # A future that its waiter has left is done already.
+            # If its waiter has left, the future is done already.
             if not decided.done():
                 decided.set_result(made)
 
@@ -55,13 +55,13 @@ class Dispatcher(FlowControl):
         try:
             return await decided
         except asyncio.CancelledError:
-            # The decision may have come in the same turn of the loop: release its server, which will not be asked.
+            # The decision may have come in the same turn of the loop: then release its server, which will not be used.
             self.leave(pool, waiting, self._clock())
             self._arm_for_wait()
             raise
 
     def _wake(self) -> None:
-        # Run once for each turn of the loop, however many requests end in that turn.
+        # Run once per turn of the loop, however many requests end in that turn.
         self._arm(self._clock())
 
     def _serve_now(self) -> None:
@@ -70,7 +70,7 @@ class Dispatcher(FlowControl):
         self._arm_for_wait()
 
     def _arm_for_wait(self) -> None:
-        """Check again when a request has waited too long, or the reports of the servers may be old."""
+        """Set a timer for the time when a waiting request expires, or when the servers' reports may be stale."""
         expiry = self.next_expiry
         if expiry is not None:
             self._arm(min(expiry, self._clock() + LOOK_SECONDS))

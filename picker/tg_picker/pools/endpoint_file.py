@@ -12,9 +12,9 @@ from tg_picker.pools.yaml_document import YamlDocument, parse_yaml
 from tg_schema.errors import BadRequest
 
 MODEL_LABEL = "model.aibrix.ai/name"
-"""The label that AIBrix gives to a model's servers. We set it too, with the first model of an address."""
+"""The label that AIBrix gives to a model's servers. We set it too, to the first model of an address."""
 
-_NO_IP = "is a name; Envoy takes IP addresses alone, so write one, or the name into `names` of the configuration"
+_NO_IP = "is a name, but Envoy only takes IP addresses; write one, or put the name into `names` of the configuration"
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,20 +42,20 @@ def read_endpoint_file(file: Path, *, ip_only: bool) -> tuple[Host, ...]:
     """The hosts of a file.
 
     Args:
-        file: what to read.
+        file: the file.
         ip_only: whether a name in place of an IP address is refused.
 
     Raises:
-        BadRequest: it cannot be read, or is of neither form; with line and column.
+        BadRequest: it cannot be read, or has neither format; with line and column.
     """
     return parse_endpoint_file(read_text(file, "endpoint"), file, ip_only=ip_only)
 
 
 def parse_endpoint_file(text: str, file: Path, *, ip_only: bool = False) -> tuple[Host, ...]:
-    """The hosts of a file's text: llm-d's form has the key `endpoints`, AIBrix's the key `models`.
+    """The hosts in a file's text. llm-d's format has the key `endpoints`, AIBrix's the key `models`.
 
     Raises:
-        BadRequest: it is of neither form, or names an address or a name twice.
+        BadRequest: it has neither format, or contains an address or a name twice.
     """
     documents = parse_yaml(text, file)
     if len(documents) != 1:

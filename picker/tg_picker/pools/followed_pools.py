@@ -1,4 +1,4 @@
-"""Changing pools and servers' loads -> scheduler: the code that a picker and a pool provider share."""
+"""Changing pools and servers' loads -> scheduler: the code that a picker and the provider `pool` share."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
@@ -15,15 +15,15 @@ from tg_picker.pools.scraper import ScrapeOptions, Scraper
 
 
 class FollowedPools(Entered):
-    """Keeps a scheduler up to date with the pools while it is entered; runs the watcher too.
+    """Keeps a scheduler up to date with the pools while it is entered, and runs the watcher meanwhile.
 
-    When a server leaves, everything known of it is dropped, and so are late reports of it.
+    When a server leaves, everything known about it is dropped, and so are reports of it that arrive later.
 
     Args:
-        watcher: the pools.
-        scheduler: gets the changes.
-        scrape: how the servers' load pages are read; None = they are not.
-        kv_events: where the servers report their KV caches; None = nobody listens.
+        watcher: the watcher of the pools.
+        scheduler: the scheduler that is kept up to date.
+        scrape: how the servers' load pages are read; None = they are not read.
+        kv_events: where the servers report their KV caches; None = the reports are not read.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class FollowedPools(Entered):
         super().__init__()
         self._watcher = watcher
         self._scheduler = scheduler
-        # Without options it is not entered, and believes that every server can be reached.
+        # Without options the scraper is not entered, and considers every server reachable.
         self._scraper = Scraper(scheduler.observe, scrape, self._welcome)
         self._readers: list[Scraper | KvSubscriber] = [] if scrape is None else [self._scraper]
         if kv_events is not None:
@@ -47,14 +47,14 @@ class FollowedPools(Entered):
     async def _start(self, stack: AsyncExitStack) -> None:
         for reader in self._readers:
             await stack.enter_async_context(reader)
-        # Followed before the watcher runs, so that no view is missed.
+        # Follow the watcher before it runs, so that no view is missed.
         stack.enter_context(self._watcher.follow(self._follow))
         await stack.enter_async_context(self._watcher)
         self._follow(self.view)
 
     @property
     def view(self) -> PoolView:
-        """The pools now."""
+        """The current pools."""
         return self._watcher.view
 
     def find(self, address: str) -> Endpoint | None:
@@ -62,7 +62,7 @@ class FollowedPools(Entered):
         return self._known.get(address)
 
     def follow(self, follower: Follower) -> AbstractContextManager[None]:
-        """Pass on every new view, after the scheduler has it, until the block is left."""
+        """Pass every new view to `follower`, after the scheduler has it, until the block is left."""
         return self._watcher.follow(follower)
 
     @property
@@ -80,14 +80,14 @@ class FollowedPools(Entered):
 
     @property
     def failing(self) -> dict[str, str]:
-        """The addresses whose load cannot be read, and why."""
+        """The addresses whose load cannot be read, each with the reason."""
         return self._scraper.failing
 
     def read_load(self, endpoint: Endpoint, header: str, now: float) -> None:
-        """Pass the load header of an answer to the scheduler; a header without a load is ignored.
+        """Pass the load header of an answer to the scheduler. A header without a load is ignored.
 
         Args:
-            endpoint: who answered.
+            endpoint: the server that answered.
             header: the header's value; any text.
             now: seconds on the scheduler's clock.
         """

@@ -1,4 +1,4 @@
-"""A source -> the pools: an address with model servers, or a name in DNS, which is resolved again and again."""
+"""A source -> the pools: an address with model servers, or a name in DNS that is resolved again and again."""
 
 import asyncio
 import socket
@@ -18,14 +18,14 @@ RESOLVE_SECONDS = 5.0
 """Seconds between two resolutions of a name."""
 
 MAX_RESOLVE_SECONDS = 5.0
-"""Seconds that one resolution may take."""
+"""Timeout of one resolution, in seconds."""
 
 MAX_ADDRESSES = 1_000
-"""Addresses of a name that are used."""
+"""Most addresses of one name that are used."""
 
 
-# Where no DNS server answers, the system's resolver holds its thread for up to minutes. With threads of their own, such
-# names delay only each other, and not other work in threads, such as the watch for edits.
+# If no DNS server answers, the system's resolver blocks its thread for up to minutes. With threads of their own, such
+# names delay only each other, and no other work in threads, such as watching files for edits.
 _RESOLVERS = ThreadPoolExecutor(4, "resolve")
 
 
@@ -34,9 +34,9 @@ class Host(Struct, frozen=True):
 
     Attributes:
         address: an IP address or a name; an IPv6 address without brackets.
-        ports: () = those of the pool that selects it.
-        name: for logs, metrics and pages; "" = its address.
-        labels: what pools select by.
+        ports: the ports; () = the ports of the pool that selects it.
+        name: the name for logs, metrics and pages; "" = its address.
+        labels: the labels by which pools select it.
         models: base models that it serves; () = not known.
     """
 
@@ -47,7 +47,7 @@ class Host(Struct, frozen=True):
     models: tuple[str, ...] = ()
 
     async def resolve(self) -> tuple[Self, ...]:
-        """The hosts of its A and AAAA records, by the resolver of the system, in the order of their addresses.
+        """The hosts of its A and AAAA records, by the system's resolver, sorted by address.
 
         Raises:
             OSError: the name has no address, or the resolver failed or took longer than `MAX_RESOLVE_SECONDS`.
@@ -57,19 +57,19 @@ class Host(Struct, frozen=True):
             try:
                 found: list[Any] = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, look)
             except UnicodeError:
-                raise OSError("no name that DNS could know") from None
-        # DNS servers vary the order; sort, so that an unchanged set compares equal.
+                raise OSError("not a valid name for DNS") from None
+        # DNS servers vary the order. Sort the addresses, so that an unchanged set compares equal.
         addresses = sorted({str(place[0]) for *_, place in found})[:MAX_ADDRESSES]
         return tuple(msgspec.structs.replace(self, address=address) for address in addresses)
 
 
 def join_address(address: str, port: int) -> str:
-    """Host and port as one text, with brackets around an IPv6 address, in its canonical form."""
+    """Host and port as one text; an IPv6 address is in its canonical form, in brackets."""
     return f"[{IPv6Address(address)}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def split_address(text: str) -> tuple[str, int] | None:
-    """Address and port of "host:port"; None: it is something else."""
+    """Address and port of "host:port"; None: the text has another form."""
     address, _, port = text.strip().rpartition(":")
     if address.startswith("[") and address.endswith("]"):
         address = address[1:-1]
@@ -94,13 +94,13 @@ def read_hosts(
 
     Args:
         texts: each as "HOST:PORT".
-        keys: where the list stands; the last one is its name.
-        labels: the labels of all of them.
-        models: the base models of all of them.
+        keys: the position of the list; the last key is the list's name.
+        labels: the labels of all hosts.
+        models: the base models of all hosts.
         ip_only: whether a name in place of an IP address is refused.
 
     Raises:
-        BadRequest: one is malformed, or occurs twice.
+        BadRequest: an address is malformed, or occurs twice.
     """
     found: dict[str, Host] = {}
     for at, text in enumerate(texts):
@@ -108,7 +108,7 @@ def read_hosts(
         if place is None:
             sentence = f'{keys[-1]}: "{text[:100]}" must be HOST:PORT, without a scheme or path'
         elif ip_only and not is_ip(place[0]):
-            sentence = f"{keys[-1]}: Envoy takes IP addresses alone; move the name {place[0]} to `names`"
+            sentence = f"{keys[-1]}: Envoy only takes IP addresses; move the name {place[0]} to `names`"
         elif (name := join_address(*place).lower()) in found:
             sentence = f'{keys[-1]}: "{text}" is there twice; keep one'
         else:
@@ -119,7 +119,7 @@ def read_hosts(
 
 
 def parse_port(text: str) -> int | None:
-    """The number of a port; None: it is none."""
+    """The number of a port; None: the text is not one."""
     is_number = text.isascii() and text.isdigit() and len(text) <= 5
     return int(text) if is_number and 1 <= int(text) <= 65535 else None
 
@@ -134,5 +134,5 @@ def is_ip(text: str) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text can be a name or an IPv4 address: no scheme, path, port or blank in it."""
+    """Whether a text can be a host name or an IPv4 address: it has no scheme, path, port or blank."""
     return 0 < len(text) <= 253 and all(sign.isalnum() or sign in "-._" for sign in text) and text.isascii()

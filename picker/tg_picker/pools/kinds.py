@@ -1,11 +1,11 @@
-"""The kinds of resources, field by field: LLMRoute, InferencePool and what refers to them."""
+"""The kinds of resources, field by field: LLMRoute, InferencePool and the kinds that refer to them."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 MAX_PORTS = 8
-"""Ports of an `InferencePool`; each is an endpoint of every selected address."""
+"""Most ports of an `InferencePool`; each is an endpoint at every selected address."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -13,7 +13,7 @@ Weight = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A mapping of a resource; an unknown field is an error, so that a typo is not ignored."""
+    """A mapping in a resource. An unknown field is an error, so that a typing error is not ignored."""
 
 
 class Metadata(Node, frozen=True):
@@ -31,7 +31,7 @@ SET_BY_CLUSTER = frozenset(
         "ownerReferences", "resourceVersion", "selfLink", "uid",
     }
 )  # fmt: skip
-"""Fields of the metadata that `kubectl get -o yaml` adds, and that are not read."""
+"""Metadata fields that `kubectl get -o yaml` adds. They are not read."""
 
 
 class PoolRef(Node, frozen=True):
@@ -43,7 +43,7 @@ class PoolRef(Node, frozen=True):
 
 
 class ParentRef(Node, frozen=True):
-    """The gateway of a route. Checked and not used: the process that loads the file is the gateway."""
+    """The gateway of a route. It is validated but not used: the process that loads the file is the gateway."""
 
     name: Name
     group: str = ""
@@ -54,23 +54,23 @@ class ParentRef(Node, frozen=True):
 
 
 class BackendRef(PoolRef, frozen=True):
-    """A pool of a route, and its share of the requests."""
+    """A pool of a route, with its weight."""
 
     namespace: str = ""
-    """"" = the route's own."""
+    """The pool's namespace; "" = the route's namespace."""
     port: Port | None = None
     weight: Weight = 1
 
 
 class Quantile(Node, frozen=True):
-    """A share of the requests: 99 of 100."""
+    """A share of the requests, for example 99 of 100."""
 
     numerator: Annotated[int, Meta(ge=1)]
     denominator: Annotated[int, Meta(ge=2, le=1_000_000)] = 100
 
 
 class Latency(Node, frozen=True):
-    """The share of the requests that keep a latency."""
+    """A latency, and the share of the requests that must not exceed it."""
 
     value: str
     """A duration as Kubernetes writes it: `2s`, `500ms`, `1m30s`."""
@@ -78,20 +78,20 @@ class Latency(Node, frozen=True):
 
 
 class RouteObjective(Node, frozen=True):
-    """A latency objective of a use case: for the time between two tokens, or until the first, which is ours alone."""
+    """A latency objective of a use case: for the time between two tokens, or (our extension) until the first token."""
 
     type: Literal["OutputTokenLatency", "TimeToFirstToken"]
     latency: Latency
 
 
 class RouteMetrics(Node, frozen=True):
-    """How a route's metrics are published: only the format of `/metrics`."""
+    """How a route's metrics are published. There is only one format, that of `/metrics`."""
 
     format: Literal["Prometheus"] = "Prometheus"
 
 
 class RouteFailurePolicy(Node, frozen=True):
-    """How a request without an answer in time is retried, with the names of gRPC's retry and hedging policies."""
+    """How a request is retried if no answer comes in time; the names are those of gRPC's retry and hedging policies."""
 
     max_attempts: Annotated[int, Meta(ge=1)] | None = None
     hedging_delay: str | None = None
@@ -101,7 +101,7 @@ class RouteFailurePolicy(Node, frozen=True):
 
 
 class Adapter(Node, frozen=True):
-    """The LoRA adapter of a use case, which is the model that its clients name."""
+    """The LoRA adapter of a use case; clients use its name as the model."""
 
     name: Name
     priority: int = 0
@@ -111,7 +111,7 @@ class Adapter(Node, frozen=True):
 
 
 class LLMRoute(Node, frozen=True):
-    """A use case upon one or more pools, as the instance gateway's proposal has it."""
+    """A use case on one or more pools, in the form of the instance gateway's proposal."""
 
     backend_refs: tuple[BackendRef, ...]
     adapter: Adapter
@@ -125,13 +125,13 @@ class Selector(Node, frozen=True):
 
 
 class PortNumber(Node, frozen=True):
-    """A port on which each selected address serves, or the endpoint picker of a pool."""
+    """A port: the one on which each selected address serves, or the one of a pool's endpoint picker."""
 
     number: Port
 
 
 class PickerRef(Node, frozen=True):
-    """The endpoint picker of a pool. Checked and not used: the process that loads the file does the picking."""
+    """The endpoint picker of a pool. It is validated but not used: the process that loads the file picks."""
 
     name: Name
     group: str = ""
@@ -150,7 +150,7 @@ class InferencePool(Node, frozen=True):
 
 
 class InferenceObjective(Node, frozen=True):
-    """A priority that requests name; below 0 they may be shed."""
+    """A priority to which requests refer by name; requests below 0 may be shed."""
 
     pool_ref: PoolRef
     priority: int = 0
@@ -170,14 +170,14 @@ class RewriteMatch(Node, frozen=True):
 
 
 class RewriteTarget(Node, frozen=True):
-    """The model that a server is asked for, and its share of the requests."""
+    """The model that a server is asked for, with its weight."""
 
     model_rewrite: Name
     weight: Weight = 1
 
 
 class RewriteRule(Node, frozen=True):
-    """Requests for one of `matches` go to one of `targets`.
+    """Rewrites requests for one of `matches` to one of `targets`.
 
     Without `matches`, it applies to models that no other rule of the pool names.
     """
@@ -194,19 +194,19 @@ class InferenceModelRewrite(Node, frozen=True):
 
 
 class TargetModel(Node, frozen=True):
-    """The model that a server is asked for, and its share of the requests."""
+    """The model that a server is asked for, with its weight."""
 
     name: Name
     weight: Weight = 1
 
 
 class InferenceModel(Node, frozen=True):
-    """A use case on a pool: the older kind, later split into objective and rewrite."""
+    """A use case on a pool: the older kind, which was later split into objective and rewrite."""
 
     model_name: Name
     pool_ref: PoolRef
     criticality: Literal["Critical", "Standard", "Default", "Sheddable"] = "Standard"
-    """`Default` is what v1alpha1 first called `Standard`."""
+    """`Default` is the name that v1alpha1 first had for `Standard`."""
     target_models: tuple[TargetModel, ...] = ()
 
 
@@ -219,4 +219,4 @@ KINDS: dict[type[Spec], tuple[str, ...]] = {
     InferenceModelRewrite: (f"{_EXPERIMENTAL}/v1alpha2", "llm-d.ai/v1alpha2"),
     InferenceModel: (f"{_EXPERIMENTAL}/v1alpha1", f"{_EXPERIMENTAL}/v1alpha2"),
 }
-"""Each kind, by the name of its class, and the API versions in which it has this form."""
+"""Each kind, with the API versions in which it has this form."""

@@ -1,4 +1,4 @@
-"""A server's message -> the events of its KV cache: the formats of vLLM and SGLang, by name and by position."""
+"""A server's message -> the events of its KV cache, in the formats of vLLM and SGLang, with or without field names."""
 
 from typing import Annotated, Any, Final
 
@@ -6,36 +6,36 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 MAX_HASH_BYTES: Final = 64
-"""The longest hash of a block: hashes are kept while their blocks are known. SHA-256 has 32 bytes."""
+"""Longest hash of a block, because hashes are kept as long as their blocks. SHA-256 has 32 bytes."""
 MAX_ITEMS: Final = 65_536
-"""The most events of a message, and blocks of an event, so that reading them does not hold the event loop. A message of
-1 MiB has room for no more events."""
+"""Most events of a message, and most blocks of an event, so that reading them does not block the event loop. A message
+of 1 MiB cannot hold more events."""
 MAX_TOKENS: Final = 4 * MAX_ITEMS
-"""The most token ids of an event."""
+"""Most token ids of an event."""
 
 Hash = int | Annotated[bytes, Meta(max_length=MAX_HASH_BYTES)]
 Hashes = Annotated[list[Hash], Meta(max_length=MAX_ITEMS)]
 
 
 class BlocksStored(Struct, tag="BlockStored"):
-    """Blocks that follow each other are in the cache.
+    """Consecutive blocks are in the cache.
 
-    The fields are in vLLM's order, since older servers send them without names. Fields that differ between kinds of
-    servers accept any type. Fields that are not known are ignored.
+    The fields are in vLLM's order, because older servers send them without names. Fields that differ between kinds of
+    servers accept any type. Unknown fields are ignored.
 
     Attributes:
         block_hashes: the hashes of the blocks.
-        parent_block_hash: the hash of the block before them; None = they begin a prompt.
+        parent_block_hash: the hash of the block before the first; None = the blocks begin a prompt.
         token_ids: the token ids of all blocks.
-        block_size: tokens in each.
-        lora_id: shows that an adapter counts if it is not named.
-        medium: the memory that they are in; None = the GPU's.
+        block_size: tokens in each block.
+        lora_id: if `lora_name` is missing, shows that the blocks depend on an adapter.
+        medium: the memory that holds the blocks; None = the GPU's.
         lora_name: the adapter; None = the base model.
-        extra_keys: what each block depends on beside its tokens; None = nothing.
-        group_idx: which layers have it, in a model whose layers differ; None = all.
-        kv_cache_spec_kind: how these layers attend.
-        kv_cache_spec_sliding_window: how far they look back; None = to the beginning.
-        cache_salt: SGLang's; vLLM's is the last of the first block's `extra_keys`.
+        extra_keys: what each block depends on in addition to its tokens; None = nothing.
+        group_idx: the group of layers to which they belong, in a model whose layers differ; None = all layers.
+        kv_cache_spec_kind: the kind of attention of these layers.
+        kv_cache_spec_sliding_window: how far these layers look back; None = to the beginning.
+        cache_salt: SGLang's salt; vLLM's is the last of the first block's `extra_keys`.
     """
 
     block_hashes: Hashes
@@ -53,7 +53,7 @@ class BlocksStored(Struct, tag="BlockStored"):
 
 
 class BlocksRemoved(Struct, tag="BlockRemoved"):
-    """Blocks have left a memory."""
+    """Blocks were removed from a memory."""
 
     block_hashes: Hashes
     medium: str | None = None
@@ -61,7 +61,7 @@ class BlocksRemoved(Struct, tag="BlockRemoved"):
 
 
 class AllCleared(Struct, tag="AllBlocksCleared"):
-    """The cache is empty."""
+    """The cache was emptied."""
 
 
 class _StoredRow(BlocksStored, tag="BlockStored", array_like=True):
@@ -94,7 +94,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def read_batch(payload: bytes) -> list[Raw] | None:
-    """The events of a message's last part, in their order, each unread. None: it is no batch of events."""
+    """The events of a message's last part, in order and not yet decoded. None: it is not a batch of events."""
     try:
         events: list[Raw] = _BATCHES[_is_row(payload)].decode(payload).events
     except _UNREADABLE:
@@ -103,7 +103,7 @@ def read_batch(payload: bytes) -> list[Raw] | None:
 
 
 def read_event(raw: Raw) -> KvEvent | None:
-    """An event of a batch. None: its kind or shape is not known."""
+    """An event of a batch. None: its kind or form is not known."""
     try:
         event: KvEvent = _EVENTS[_is_row(memoryview(raw)[:1])].decode(raw)
     except _UNREADABLE:
@@ -112,5 +112,5 @@ def read_event(raw: Raw) -> KvEvent | None:
 
 
 def _is_row(data: bytes | memoryview) -> bool:
-    """Whether msgpack has values without names here."""
+    """Whether this msgpack value is an array, without field names."""
     return bool(data) and (data[0] & 0xF0 == 0x90 or data[0] in {0xDC, 0xDD})

@@ -12,22 +12,22 @@ _APPLIED, _LOST, _REPEATED, _UNREAD, _UNPLACED = (
     KV_EVENTS.labels(result) for result in ("applied", "lost", "repeated", "unread", "unplaced")
 )
 _WHOLE_ATTENTION: Final = frozenset({None, "unknown", "full_attention", "mla_attention", "sink_full_attention"})
-"""Kinds of layers that use a prompt from its beginning on. Other layers forget it, so their blocks prove nothing."""
+"""Kinds of layers that attend to the whole prompt. Other layers forget its beginning, so their blocks prove nothing."""
 _GPU: Final = frozenset({None, "GPU"})
 EVENTS_A_STEP: Final = 64
-"""Events that are read and applied without a pause: 2 ms at most, unless one of them is large."""
+"""Events that are decoded and applied without a pause: at most 2 ms, unless one of them is large."""
 
 
 class KvStream:
-    """The events of one server, and how complete they are.
+    """The events of one server, and how complete our knowledge of them is.
 
     Args:
         state: the state of the server.
-        restarted: called when another process answers at its address.
+        restarted: called when another process publishes at its address.
 
     Attributes:
-        last: the number of the last message that counts; None = none is known.
-        is_complete: whether everything since the cache was empty is known.
+        last: the number of the last message that was applied; None = none was.
+        is_complete: whether everything since the cache was last empty is known.
     """
 
     def __init__(self, state: ServerState, restarted: Callable[[], None]) -> None:
@@ -40,12 +40,12 @@ class KvStream:
         self._group: int | None = None
 
     def take(self, seq: int, payload: bytes, *, final: bool = False) -> Steps[bool]:
-        """Take a message, with a pause after every EVENTS_A_STEP: one of 1 MiB may have tens of thousands of events.
+        """Apply a message, pausing after every EVENTS_A_STEP: a message of 1 MiB may have tens of thousands of events.
 
         Args:
-            seq: its number; a server counts from 0.
-            payload: its last part.
-            final: whether messages missing before it are given up.
+            seq: the message's number; a server counts from 0.
+            payload: the message's last part.
+            final: whether to give up messages that are missing before it.
 
         Returns:
             False: messages before it are missing, so it was not applied.
@@ -80,22 +80,22 @@ class KvStream:
         return True
 
     def is_last(self, payload: bytes) -> bool:
-        """Whether this is the last message that counts; another process would have another one with this number."""
+        """Whether this was the last message applied. Another process would have another message with this number."""
         return hash(payload) == self._last_hash
 
     def forget(self) -> None:
-        """Note that the next messages may come from another process."""
+        """Note that further messages may come from another process."""
         self._doubt()
         self.last = None
 
     def begin_anew(self) -> None:
-        """Note that a new process sends messages; its cache was empty when it began."""
+        """Note that a new process publishes; its cache was empty when it started."""
         self.last, self.is_complete = None, False
         self._blocks.clear()
         self._restarted()
 
     def show(self, *, is_followed: bool) -> None:
-        """Update what pages and metrics show about completeness."""
+        """Update what pages and metrics show about the completeness."""
         is_heard = is_followed and (self.is_complete or self.last is not None)
         self._prefixes.source = "believed" if not is_heard else "exact" if self.is_complete else "partial"
 
@@ -104,7 +104,7 @@ class KvStream:
         self._blocks.doubt()
 
     def _apply(self, event: KvEvent) -> bool:
-        """Whether all of it counts."""
+        """Apply an event. Returns whether all of it was applied."""
         if isinstance(event, AllCleared):
             self._blocks.clear()
             self.is_complete = True

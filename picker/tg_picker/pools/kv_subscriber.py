@@ -1,4 +1,4 @@
-"""Model servers' ZMQ sockets -> prefix owners: the servers' KV cache events, followed while a server is there."""
+"""Model servers' ZMQ sockets -> prefix owners: follows the KV cache events of the servers in the pools."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -25,21 +25,21 @@ EVENTS_LABEL: Final = "kv-events-port"
 """The label of a server whose port differs from the configured one."""
 REPLAY_LABEL: Final = "kv-replay-port"
 REPLAY_SECONDS: Final = 2.0
-"""Seconds after which a replay without further messages is given up."""
+"""Seconds without a message after which a replay is given up."""
 RECONNECT_SECONDS: Final = 1.0
-"""Seconds until a lost server is searched for again, and then until ZMQ finds it."""
+"""Seconds before a lost server is connected to again, and between ZMQ's own attempts."""
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
-"""Largest message. ZMQ closes the connection of a server that sends a larger one, which counts as missed."""
+"""Largest message, in bytes. ZMQ closes the connection of a server that sends a larger one; it counts as missed."""
 MAX_UNREAD: Final = 100
-"""How many messages of a server may wait to be read. The server drops any more."""
+"""Most messages of a server that wait to be read. The server drops further ones."""
 MAX_LOOP_SHARE: Final = 0.25
-"""The largest share of the event loop's time for the messages of all servers."""
+"""Largest share of the event loop's time that the messages of all servers may take."""
 BURST_SECONDS: Final = 0.05
-"""Seconds by which reading the servers' messages may exceed that share before it pauses."""
+"""Seconds by which the messages may exceed that share before reading pauses."""
 MAX_REPLAYED: Final = 100_000
-"""Messages of one replay; servers keep 10,000."""
+"""Most messages of one replay; servers keep 10,000."""
 MAX_REPLAYS: Final = 100
-"""Replays until what is still missing is given up."""
+"""Replays after which messages that are still missing are given up."""
 _END: Final = 2**64 - 1
 """The number of the message that ends a replay."""
 _MONITORED: Final = (
@@ -50,18 +50,18 @@ _MONITORED: Final = (
 )
 
 _Place = tuple[str, str, str | None]
-"""The address of a server, of its events and of its replays."""
+"""The address of a server, and the URLs of its events and of its replays."""
 _Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class KvEventOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where servers publish their KV cache events.
+    """The ports on which servers publish their KV cache events.
 
-    The labels `kv-events-port` and `kv-replay-port` of a server come first.
+    A server's labels `kv-events-port` and `kv-replay-port` take precedence.
 
     Attributes:
-        port: the port of the messages.
-        replay_port: where the last ones are sent again; None = nowhere, so that a restart of either side loses all.
+        port: the port of the event messages.
+        replay_port: the port on which a server repeats its last messages; None = none, so any restart loses messages.
     """
 
     port: _Port = 5557
@@ -69,13 +69,13 @@ class KvEventOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class KvSubscriber(Entered):
-    """Follows servers while it is entered. A server that is away, silent or of another kind delays no other.
+    """Follows servers while it is entered. One that is unreachable, silent or of another kind does not delay others.
 
-    The log says `kv_events.followed` whenever a server is reached, and `kv_events.missed` when something was lost.
+    The log says `kv_events.followed` when a server is reached, and `kv_events.missed` when messages were lost.
 
     Args:
         scheduler: the scheduler of these servers.
-        options: where they publish.
+        options: the ports on which they publish.
     """
 
     def __init__(self, scheduler: Scheduler, options: KvEventOptions) -> None:
@@ -124,11 +124,11 @@ class KvSubscriber(Entered):
                 await self._listen(place, stream)
             finally:
                 stream.show(is_followed=False)
-            # Reconnect, since ZMQ gives up a server for ever after one malformed message.
+            # Reconnect explicitly, since ZMQ gives up a server for ever after one malformed message.
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _listen(self, place: _Place, stream: KvStream) -> None:
-        """Read a server's messages until it is away."""
+        """Read a server's messages until its connection is lost."""
         with self._socket(zmq.SUB) as socket, socket.get_monitor_socket(_MONITORED) as monitor:
             socket.subscribe(b"")
             socket.connect(place[1])
@@ -143,7 +143,7 @@ class KvSubscriber(Entered):
                     elif (await recv_monitor_message(monitor))["event"] != zmq.EVENT_HANDSHAKE_SUCCEEDED:
                         return
                     else:
-                        # Another process may publish there now.
+                        # A new process may publish there now.
                         await self._catch_up(place, stream, is_new=True)
                         log.info("kv_events.followed", server=place[0], complete=stream.is_complete)
                     stream.show(is_followed=True)
@@ -177,9 +177,9 @@ class KvSubscriber(Entered):
         """Fetch missed messages, as far as the server still has them.
 
         Args:
-            place: the place of the server.
-            stream: the state of its events.
-            is_new: whether another process may publish there now.
+            place: the server's addresses.
+            stream: the server's events.
+            is_new: whether a new process may publish there now.
         """
         url, asked = place[2], 0
         with suppress(TimeoutError):
@@ -191,9 +191,9 @@ class KvSubscriber(Entered):
             stream.forget()
 
     async def _replay(self, url: str, stream: KvStream) -> bool:
-        """Ask from the last known message on: comparing that one shows whether it is the same process.
+        """Request messages from the last known one on: comparing that one shows whether it is the same process.
 
-        Whether to ask again.
+        Returns whether to request a replay again.
         """
         known = stream.last
         is_checked = known is None
@@ -209,20 +209,20 @@ class KvSubscriber(Entered):
                     if not stream.is_last(message[1]):
                         stream.begin_anew()
                         return True
-                # The server's history begins here, or its socket was full; ask once more for the missing messages.
+                # The server's history begins later, or its socket was full: request the missing messages once more.
                 elif not await self._apply(stream, *message, final=stream.last == known):
                     return True
                 is_checked = True
         if not is_checked:
-            # The server does not have the message that we saw last.
+            # The server does not have the last message that we applied.
             stream.begin_anew()
             return True
         if stream.last is None:
             stream.is_complete = True
-        # The socket may have been too full for the rest as well.
+        # The server's socket may have been too full for further messages, too.
         return stream.last != known
 
 
 def _split(frames: list[bytes]) -> tuple[int, bytes] | None:
-    """Number and payload of a message, whatever stands before them; None: it is none."""
+    """Number and payload of a message, whatever parts come before them; None: it is not a valid message."""
     return (int.from_bytes(frames[-2], "big"), frames[-1]) if len(frames) >= 2 and len(frames[-2]) == 8 else None

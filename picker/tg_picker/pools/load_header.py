@@ -1,6 +1,6 @@
 """A response header in ORCA's format -> the load that the server reports with its answer.
 
-https://github.com/envoyproxy/envoy/issues/6614; vLLM and Triton answer it. The binary form is not read.
+vLLM and Triton send it: https://github.com/envoyproxy/envoy/issues/6614. The binary format is not supported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ from tg_picker.pools.page_reader import MAX_COUNT
 Value = TypeVar("Value")
 
 LOAD_FORMAT = "text"
-"""The form that we ask for. Both forms are read, whatever was asked for."""
+"""The format that we request. Both text formats are read, whichever was requested."""
 
 MAX_METRICS = 256
-"""Numbers of a header that are read."""
+"""Most metrics of a header that are read."""
 
 KEEP_SECONDS = 2.0
-"""How long earlier values stay valid that a header does not repeat."""
+"""How long an earlier value stays valid if a header does not repeat it."""
 
 NAMES: Mapping[str, str] = {
     "num_requests_waiting": "queued",
@@ -30,22 +30,22 @@ NAMES: Mapping[str, str] = {
     "gpu_cache_usage_perc": "kv_usage",
     "kv_cache_utilization": "kv_usage",
 }
-"""Names of metrics, without the map that they are in -> fields of a report. The last one is Triton's."""
+"""Names of metrics, without the map that contains them -> fields of a report. The last name is Triton's."""
 
 MAX_NUMBERS: Mapping[str, float] = {"queued": MAX_COUNT, "running": MAX_COUNT, "kv_usage": 1.0}
 
 
 class _Json(Struct):
-    """The JSON form; the maps beside this one are costs of a request and shares of the machine."""
+    """The JSON format. Other maps next to this one are a request's costs and the machine's utilization."""
 
     named_metrics: dict[str, Any] = {}
 
 
 def read_load_header(value: str, now: float) -> LoadReport | None:
-    """The report of a header. Missing values are None; see `merge_reports`.
+    """The report in a header. Missing values are None; see `merge_reports`.
 
     Args:
-        value: the value of `tg_base.telemetry.LOAD_RESPONSE_HEADER`; any text.
+        value: the value of the header `tg_base.telemetry.LOAD_RESPONSE_HEADER`; any text.
         now: the report's `read_at`.
 
     Returns:
@@ -65,7 +65,7 @@ def read_load_header(value: str, now: float) -> LoadReport | None:
 
 
 def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:
-    """Both reports merged: values missing in the update stay, but loads only for `KEEP_SECONDS`."""
+    """Merge two reports. If the update lacks a value, the earlier one stays; a load only for `KEEP_SECONDS`."""
     if last is None or last.read_at > update.read_at:
         return update
     kept_at = last.read_at if last.kept_at is None else last.kept_at
@@ -75,7 +75,7 @@ def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:
         _first(update.queued, last.queued if fresh else None),
         _first(update.running, last.running if fresh else None),
         _first(update.kv_usage, last.kv_usage if fresh else None),
-        # The size of a cache does not age.
+        # The size of a cache does not become stale.
         _first(update.block_tokens, last.block_tokens),
         _first(update.blocks, last.blocks),
         _first(update.adapters, last.adapters if fresh else None),
@@ -93,7 +93,7 @@ def _first(new: Value | None, previous: Value | None) -> Value | None:
 def _read_text(text: str) -> Iterator[tuple[str, float]]:
     for part in text.split(",", MAX_METRICS)[:MAX_METRICS]:
         name, _, number = part.partition("=")
-        # Python's float reads "1_0" and digits of other scripts, which are no numbers here.
+        # Python's `float` also accepts "1_0" and digits of other scripts, which are not valid here.
         if number.isascii() and "_" not in number:
             try:
                 yield name.strip(), float(number)
@@ -110,5 +110,5 @@ def _read_json(text: str) -> Iterator[tuple[str, float]]:
         if isinstance(number, int | float) and not isinstance(number, bool):
             try:
                 yield name, float(number)
-            except OverflowError:  # JSON's integers have no end
+            except OverflowError:  # JSON's integers may be arbitrarily large
                 continue

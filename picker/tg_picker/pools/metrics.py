@@ -1,6 +1,6 @@
-"""All metrics of pools and pickers. Names of clients' models and adapters are bounded where requests are counted.
+"""All metrics of pools and pickers. The number of models' and adapters' names is bounded where requests are counted.
 
-Names with NEW are llm-d-router's; each has an older one beside it, where one was published (`pool_boards`).
+Names with NEW are llm-d-router's. If it published an older name, that one is exported too (`pool_boards`).
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ _NAME: Final = Label("name", "a pool")
 _INFERENCE_POOL: Final = Label("inference_pool", "a pool")
 _ADAPTER: Final = Label("adapter", "an adapter", MAX_LABEL_VALUES)
 _SERVER: Final = Label("server", "a server")
-_PRIORITY: Final = Label("priority", "of the request")
+_PRIORITY: Final = Label("priority", "the request's priority")
 _MODEL_NAME: Final = Label("model_name", "the model, as the client names it", MAX_LABEL_VALUES)
-_MODEL: Final = (_MODEL_NAME, Label("target_model_name", "as the server does", MAX_LABEL_VALUES))
+_MODEL: Final = (_MODEL_NAME, Label("target_model_name", "the model, as the server names it", MAX_LABEL_VALUES))
 _ROUTE: Final = (Label("route", "a route"), Label("objective", "one of its objectives"))
-_OUTCOME: Final = Label("outcome", "what became of its waiting")
-# Fewer buckets than the published ones have: each is a line for each model, under two names, whenever somebody asks.
+_OUTCOME: Final = Label("outcome", "how the request's wait ended")
+# Fewer buckets than the published ones: each is a line per model, under two names, in every scrape.
 _LATENCIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0)
 _PACES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _TOKENS = (16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0)
@@ -68,7 +68,7 @@ DISTRIBUTIONS: Final[Mapping[str, Metric]] = {
 SIZES = _new("histogram", "request_size_bytes", "Bytes of a request's body", buckets=_REQUEST_BYTES)
 PICK_SECONDS = _new("histogram", "scheduler_e2e_duration_seconds", "Time of a pick", buckets=_PICK_SECONDS)
 HIT_RATIOS = _new("histogram", "prefix_indexer_hit_ratio", "Share of a prompt that a server had", buckets=_HIT_RATIOS)
-HIT_BYTES = _new("histogram", "prefix_indexer_hit_bytes", "Bytes of it, at 4 a token", buckets=_HIT_BYTES)
+HIT_BYTES = _new("histogram", "prefix_indexer_hit_bytes", "Bytes of that share, at 4 a token", buckets=_HIT_BYTES)
 WAITS = _new(
     "histogram",
     "flow_control_request_queue_duration_seconds",
@@ -76,8 +76,8 @@ WAITS = _new(
     *(_PRIORITY, _OUTCOME, _INFERENCE_POOL),
     buckets=_QUEUE_SECONDS,
 )
-DECIDED = _new("counter", "flow_control_requests_total", "Requests that were decided about", _OUTCOME, _PRIORITY)
-# Without the model: servers times models would be too many, and clients name the models.
+DECIDED = _new("counter", "flow_control_requests_total", "Requests that were placed or refused", _OUTCOME, _PRIORITY)
+# No label for the model: servers times models would be too many, and clients choose models' names.
 PICKS = _new(
     "counter",
     "scheduler_attempts_total",
@@ -113,10 +113,10 @@ SERVER_QUEUE = _new(
     *(_NAME, Label("model_server_endpoint", "a server")),
 )
 PREFIXES = _new("gauge", "prefix_indexer_size", "Blocks of prompts that are remembered")
-PLACED = METRICS.add("gauge", "tg_pool_requests", "Placed at a server and not ended, by our own count", _POOL, _SERVER)
+PLACED = METRICS.add("gauge", "tg_pool_requests", "Requests placed at a server that have not ended", _POOL, _SERVER)
 LOADED = METRICS.add("gauge", "tg_pool_adapters_loaded", "Adapters that a server probably has loaded", _POOL, _SERVER)
-SLOTS = METRICS.add("gauge", "tg_pool_adapter_slots", "Adapters that a server takes, as it tells", _POOL, _SERVER)
-EXACT = METRICS.add("gauge", "tg_pool_prefixes_exact", "Whether a server tells all that it has cached", _POOL, _SERVER)
+SLOTS = METRICS.add("gauge", "tg_pool_adapter_slots", "Adapters that fit into a server, by its report", _POOL, _SERVER)
+EXACT = METRICS.add("gauge", "tg_pool_prefixes_exact", "Whether a server reports its whole cache", _POOL, _SERVER)
 HOLDERS = METRICS.add(
     "gauge", "tg_pool_adapter_servers", "Servers that probably have an adapter loaded", _POOL, _ADAPTER
 )
@@ -126,6 +126,6 @@ ANSWERS = METRICS.add(
     "Answers of a route; with an objective, those that could be judged by it",
     *_ROUTE,
 )
-KEPT = METRICS.add("counter", "tg_route_requests_within_objective_total", "Those of them that kept it", *_ROUTE)
-ATTAINED = METRICS.add("gauge", "tg_route_attainment_ratio", "The share that kept it in the last minute", *_ROUTE)
-PROMISED = METRICS.add("gauge", "tg_route_objective_share", "The share that is promised to keep it", *_ROUTE)
+KEPT = METRICS.add("counter", "tg_route_requests_within_objective_total", "Answers that met the objective", *_ROUTE)
+ATTAINED = METRICS.add("gauge", "tg_route_attainment_ratio", "Share that met it in the last minute", *_ROUTE)
+PROMISED = METRICS.add("gauge", "tg_route_objective_share", "Share that should meet the objective", *_ROUTE)

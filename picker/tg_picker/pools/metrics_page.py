@@ -1,7 +1,7 @@
-"""A page of metrics in Prometheus' text format, or in OpenMetrics' -> the series of a few names.
+"""A page of metrics in Prometheus' text format or OpenMetrics -> the series of a few metrics.
 
-`prometheus_client.parser` reads every line of a page, 15 ms for one of vLLM's 480 lines, and raises at a malformed one.
-A gateway reads a page of each server 20 times a second and needs ten of its lines, so this finds them by their names.
+`prometheus_client.parser` reads every line of a page, which takes 15 ms for vLLM's 480 lines, and raises at a malformed
+line. A gateway reads a page of each server 20 times a second and needs ten of its lines, so this finds them by name.
 """
 
 import re
@@ -11,36 +11,36 @@ from itertools import islice
 from tg_picker.pools.server_kinds import Metric
 
 _LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*)"[ \t]*(?:,[ \t]*)?')
-# A time may follow: whole milliseconds, in OpenMetrics seconds with a fraction; and there an exemplar behind it.
+# A time may follow: whole milliseconds, or in OpenMetrics seconds with a fraction, and there perhaps an exemplar.
 _VALUE = re.compile(rb"\}?[ \t]+([^ \t\n\r]{1,64})(?:[ \t]+-?[0-9.eE+]{1,32})?[ \t]*(?: # \{[^\n]{0,512})?\r?\n")
 _ESCAPE = re.compile(rb"\\(.)")
 _ESCAPED = {b"n": b"\n"}
 
 MAX_SERIES = 5_000
-"""The most series read of a metric; others are skipped. vLLM has one for each set of adapters that it ever ran."""
+"""Most series of a metric that are read. vLLM has one for each set of adapters that it ever ran."""
 
 MAX_RANK_DIGITS = 9
-"""The most digits of a rank; longer numbers are ignored."""
+"""Most digits of a rank; longer numbers are ignored."""
 
 MAX_LABELS = 64
-"""The most labels of a series; series with more are ignored."""
+"""Most labels of a series; series with more are ignored."""
 
 Labels = dict[str, str]
 
 
 class MetricsPage:
-    """The bytes of a page. Anything that is no series is skipped, and so is an incomplete last line."""
+    """The bytes of a page. Everything that is not a series is skipped, and so is an incomplete last line."""
 
     def __init__(self, page: bytes) -> None:
-        # Search each name at the start of a line.
+        # Add a line break, because each name is searched at the start of a line.
         self._page = b"\n" + page
 
     def has(self, name: str) -> bool:
-        """Whether a metric is on the page, even without a series."""
+        """Whether a metric is on the page, even if it has no series."""
         return f"\n# TYPE {name} ".encode() in self._page or f"\n{name}".encode() in self._page
 
     def find(self, metric: Metric) -> list[tuple[Labels, float]]:
-        """The series of a metric that count, and their values, which may be any float; a repeated one counts once."""
+        """The matching series of a metric, with their values, which may be any float. A repeated series counts once."""
         found: dict[frozenset[tuple[str, str]], tuple[Labels, float]] = {}
         for labels, value in islice(self._read(metric.name), MAX_SERIES):
             if _counts(labels, metric):
@@ -58,9 +58,9 @@ class MetricsPage:
 
 
 def _drop_ranks(series: Iterable[tuple[Labels, float]], metric: Metric) -> list[tuple[Labels, float]]:
-    """The first rank's series of each engine."""
+    """Of each engine, the series with the lowest ranks."""
     found: dict[str, tuple[Labels, float]] = {}
-    # Equal ranks keep the order of the page.
+    # Series with equal ranks stay in the order of the page.
     for each in sorted(series, key=lambda row: [_rank(row[0].get(rank, "")) for rank in metric.ranks]):
         found.setdefault(each[0].get(metric.engine, ""), each)
     return list(found.values())
@@ -71,7 +71,7 @@ def _rank(text: str) -> int:
 
 
 def _read_series(page: bytes, at: int) -> tuple[Labels, float] | None:
-    """The labels and the value behind a name; None: it is another name, or no series."""
+    """The labels and the value after a name; None: it is a longer name, or not a series."""
     labels: Labels = {}
     if page[at : at + 1] == b"{":
         at += 1
@@ -86,7 +86,7 @@ def _read_series(page: bytes, at: int) -> tuple[Labels, float] | None:
     if value is None:
         return None
     try:
-        # Python reads "1_0" as 10; the format has no such number.
+        # Python reads "1_0" as 10, but the format has no such numbers.
         return None if b"_" in value[1] else (labels, float(value[1]))
     except ValueError:
         return None

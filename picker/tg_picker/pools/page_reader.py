@@ -13,27 +13,27 @@ MAX_COUNT = 10_000_000
 """A larger count is ignored: no server has more requests, slots or blocks."""
 
 MAX_ADAPTERS = 10_000
-"""The most adapters of one server; a page with more is implausible."""
+"""Most adapters of one server; a page with more is implausible."""
 
 _STARTED: Final = Metric("process_start_time_seconds")
-"""The metric of Prometheus' client libraries that stands on the page of every kind of server."""
+"""A metric of Prometheus' client libraries, which every kind of server has on its page."""
 
 
 class _LieError(Exception):
-    """A number that cannot be."""
+    """The page has an impossible number."""
 
 
 def read_page(page: bytes, kind: str, now: float) -> LoadReport | None:
-    """The report of a page.
+    """The report in a page.
 
     Args:
         page: any bytes.
-        kind: a key of `SERVER_KINDS`; "auto" = the first kind that has a metric on the page.
+        kind: a key of `SERVER_KINDS`; "auto" = the first kind of which the page has a metric.
         now: the report's `read_at`.
 
     Returns:
-        None: the page has no load, or an impossible number, so that all of it is ignored. What the page lacks is None
-            in the report.
+        None: the page has no load, or an impossible number, so that all of it is ignored. A value that the page lacks
+            is None in the report.
     """
     read = MetricsPage(page)
     rows = SERVER_KINDS.values() if kind == "auto" else (SERVER_KINDS[kind],)
@@ -61,16 +61,16 @@ def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
 
 
 def _find_start(page: MetricsPage) -> float | None:
-    # Use the latest start of several processes: the youngest may have lost something.
+    # Of several processes use the latest start, because the youngest process may have lost something.
     return max((value for _, value in page.find(_STARTED) if math.isfinite(value)), default=None)
 
 
 def _values(page: MetricsPage, metrics: tuple[Metric, ...], most: float = MAX_COUNT) -> list[float]:
-    """The values of the first metric that the page has, which are 0 to `most`."""
+    """The values of the first metric that the page has; they must be from 0 to `most`."""
     metric, series = next(((each, found) for each in metrics if (found := page.find(each))), (None, []))
     if metric is not None and metric.value:
         counts = [_label_count(labels, metric.value) for labels, _ in series]
-        # If one engine does not report its part, the whole is unknown.
+        # If one engine does not report its part, the sum is unknown.
         return [] if None in counts else [count for count in counts if count is not None]
     if not all(0 <= value <= most for _, value in series):
         raise _LieError
@@ -85,7 +85,7 @@ def _count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
 
 
 def _first_count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
-    """A size, which is not summed over several models or engines; 0 = unknown."""
+    """A size, which must not be summed over several models or engines; 0 means unknown."""
     return next((int(value) for value in _values(page, metrics) if value >= 1), None)
 
 
@@ -122,7 +122,7 @@ def _queued_by_adapter(page: MetricsPage, kind: ServerKind) -> dict[str, int] | 
 
 
 def _newest(page: MetricsPage, metric: Metric) -> Labels | None:
-    """The labels of the series with the largest value. vLLM keeps one for each set of adapters that it ever ran."""
+    """The labels of the series with the largest value. vLLM has a series for each set of adapters that it ever ran."""
     series = [(value, labels) for labels, value in page.find(metric) if math.isfinite(value)]
     return max(series, key=lambda each: each[0])[1] if series else None
 
@@ -140,7 +140,7 @@ def _resident(page: MetricsPage, metric: Metric) -> dict[str, Residency] | None:
         name, level = labels.get("adapter_name", ""), labels.get("level")
         if not (name and value > 0):
             continue
-        # An adapter may be in both places; if it is on the accelerator, it needs no copy.
+        # An adapter may be in both memories. If the accelerator has it, it need not be copied.
         if level == "gpu":
             found[name] = "gpu"
         elif level == "cpu":

@@ -1,4 +1,4 @@
-"""Scheduler <-> bus: exchanges a scheduler's placements with the other schedulers of its pools."""
+"""Scheduler <-> bus: exchanges placements with the other schedulers of the same pools."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -18,30 +18,30 @@ log = structlog.get_logger()
 FLUSH_SECONDS = 0.02
 """Seconds between two batches. After a longer pause, a placement is published at once."""
 MAX_LOOP_SHARE = 0.25
-"""The largest share of the event loop's time for the messages of others."""
+"""Largest share of the event loop's time that other schedulers' messages may take."""
 BURST_SECONDS = 0.1
-"""Seconds by which reading others' messages may exceed that share before it pauses, as at a start."""
+"""Seconds by which the messages may exceed that share before reading pauses, for example at the start."""
 MAX_UNREAD = 100
-"""Messages that wait to be read: 100 MiB at most."""
+"""Most messages that wait to be read: at most 100 MiB."""
 PUBLISH_SECONDS = 1.0
-"""Seconds after which a message that the bus does not take is given up; the others notice the gap."""
+"""Timeout of publishing a message, in seconds. The others notice the gap."""
 
 
 class PlacementExchange(Entered):
-    """Shares the knowledge of all schedulers on a topic. Without the bus, picks use what is known.
+    """Shares the knowledge of all schedulers over a topic. If the bus is lost, picks use what is known.
 
-    The log says once that the bus is lost (`placements.alone`), and once that it is back (`placements.shared`).
+    The log says once that the bus is lost (`placements.alone`), and once that it works again (`placements.shared`).
 
     Args:
-        bus: outlives this.
-        topic: non-persistent; that of all schedulers whose pools have servers in common.
-        scheduler: ours.
-        pools: those of the scheduler; entered before this.
+        bus: the bus, which must outlive this.
+        topic: a non-persistent topic, common to all schedulers whose pools have servers in common.
+        scheduler: our scheduler.
+        pools: the scheduler's pools, which must be entered before this.
         timing: the timing of heartbeats and questions.
-        retry: seconds until a subscription that ended is tried again.
+        retry: seconds before a subscription that ended is tried again.
 
     Attributes:
-        shared: what is known of the others.
+        shared: what is known of the other schedulers.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PlacementExchange(Entered):
         self._timing = timing
         self._retry = retry
         self._woken = asyncio.Event()
-        self._woken.set()  # the others learn of us at once
+        self._woken.set()  # publish at once, so that the others learn of us
         self._lost: set[str] = set()
         self.shared = SharedState(scheduler, pools.find, int(new_id()[:15], 16), self._woken.set, timing)
 
@@ -82,10 +82,10 @@ class PlacementExchange(Entered):
             await asyncio.sleep(FLUSH_SECONDS)
 
     async def _flush(self) -> None:
-        """Publish what the others do not know yet.
+        """Publish everything that the others do not know yet.
 
-        So it is at the end: the others drop our requests when our heartbeats stop. No message says so, since anybody
-        could send it.
+        There is no message for the end, because anybody could send one. The others drop our requests when our
+        heartbeats stop.
         """
         for body in self.shared.flush(asyncio.get_running_loop().time()):
             if not await self._publish(body):
@@ -111,8 +111,8 @@ class PlacementExchange(Entered):
                         began = clock()
                         if not self.shared.receive(delivery.body, began):
                             POISON.labels(self._topic).inc()
-                        # A backlog of messages must not delay requests. If the bus drops messages meanwhile, we see the
-                        # gap and ask.
+                        # A backlog of messages must not delay requests. If the bus drops messages meanwhile, we notice
+                        # the gap and ask for a snapshot.
                         busy_until = max(busy_until, began) + (clock() - began) / MAX_LOOP_SHARE
                         await asyncio.sleep(max(busy_until - clock() - BURST_SECONDS, 0))
             except TgError as error:
@@ -120,7 +120,7 @@ class PlacementExchange(Entered):
             await asyncio.sleep(self._retry)
 
     def _note(self, what: str, error: Exception | None) -> None:
-        """Note that a part fails, or works. The log says when the first one fails, and when all work again."""
+        """Note whether a part works. The log says when the first part fails, and when all parts work again."""
         was_lost = bool(self._lost)
         (self._lost.discard if error is None else self._lost.add)(what)
         if error is not None and not was_lost:

@@ -1,4 +1,4 @@
-"""Configuration -> where pools and servers are described, checked: files, addresses and names, or tables."""
+"""Configuration -> the sources that describe pools and servers, validated: files, addresses and names, or tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,22 +17,22 @@ POOL_LABEL: Final = "pool"
 
 
 def make_one_pool(name: str) -> Catalogue:
-    """The catalogue without resources and tables: all hosts are one pool, which has any model."""
+    """The catalogue if there are neither resources nor tables: all hosts are one pool, which accepts any model."""
     return Catalogue({name: Pool(name, {}, ())})
 
 
 class PoolSources(Struct, frozen=True, kw_only=True):
-    """Where pools and endpoints are described.
+    """The sources that describe pools and endpoints.
 
     Attributes:
         resources: YAML files of routes, pools, objectives and rewrites.
-        endpoint_files: files of servers in llm-d's or AIBrix's form.
+        endpoint_files: files of servers, in llm-d's or AIBrix's format.
         hosts: servers that are known from the start.
-        names: servers by a name in DNS; a name may occur with several ports.
-        catalogue: what leads to the pools if there are no resources.
-        ip_only: whether Envoy asks the servers. Envoy resolves no name of an endpoint file, and hedges by a policy of
-            its own, so both are refused.
-        http1_only: whether a pool of another `appProtocol` is refused, since our client does not speak it.
+        names: servers by name in DNS; a name may occur with several ports.
+        catalogue: the pools and what leads to them, if there are no resources.
+        ip_only: whether Envoy calls the servers. Envoy does not resolve names in endpoint files, and has hedging of its
+            own, so both are refused here.
+        http1_only: whether a pool with another `appProtocol` is refused, because our client does not speak it.
     """
 
     resources: tuple[Path, ...] = ()
@@ -56,27 +56,27 @@ def read_sources(
     default: str = "default",
     ip_only: bool = False,
 ) -> PoolSources:
-    """What the options of these names say. Tables of pools stand in place of the four that follow them.
+    """Read the options of these names. Tables of pools replace the four options that follow them.
 
     Args:
         pools: pools with their servers and models.
         resources: YAML files of routes, pools, objectives and rewrites.
-        endpoint_files: servers, in llm-d's or AIBrix's form.
+        endpoint_files: files of servers, in llm-d's or AIBrix's format.
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT".
         labels: the labels of `endpoints` and `names`.
         models: the base models of `endpoints` and `names`.
-        default: the name of the pool if neither tables nor resources have one.
-        ip_only: whether Envoy asks the servers; otherwise our client does, by HTTP/1.1.
+        default: the name of the pool if neither tables nor resources name one.
+        ip_only: whether Envoy calls the servers; if not, our client does, over HTTP/1.1.
 
     Raises:
-        BadRequest: there is no server, an address is malformed or there twice, or a table is wrong.
+        BadRequest: there is no server, an address is malformed or repeated, or a table is wrong.
     """
     others = {"resources": resources, "endpoint_files": endpoint_files, "endpoints": endpoints, "names": names}
     if pools:
         for option, given in others.items():
             if given:
-                raise BadRequest(f"{option} beside pools: write all of it into pools, or use no pools").at(option)
+                raise BadRequest(f"{option} cannot stand beside pools: move it into pools, or remove pools").at(option)
         return _read_tables(pools, ip_only=ip_only)
     if not (endpoint_files or endpoints or names):
         raise BadRequest("no model servers are configured: set endpoints, names, endpoint_files or pools").at("pools")
@@ -92,7 +92,7 @@ def read_sources(
 
 
 def _read_tables(tables: Sequence[PoolTable], *, ip_only: bool) -> PoolSources:
-    """The servers of tables, and what leads to their pools; what types cannot express is checked."""
+    """The servers of tables, and the catalogue of their pools. Checks what types cannot express."""
     catalogue = Catalogue()
     hosts: tuple[Host, ...] = ()
     names: tuple[Host, ...] = ()

@@ -1,4 +1,4 @@
-"""Table of a pool in a configuration: servers, models and objectives, the short form of resources."""
+"""Table of a pool in a configuration: its servers, models and objectives, as a short form of resources."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -17,7 +17,7 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         first_token: seconds from a request to its first token; None = no objective.
-        output_token: seconds from a token to the next; None = no objective.
+        output_token: seconds from one token to the next; None = no objective.
         share: the share of requests that must meet it.
     """
 
@@ -36,12 +36,12 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
 def find_goal(
     slos: Iterable[Slo], first_token: float | None = None, output_token: float | None = None
 ) -> Objective | None:
-    """The objective of a request, each latency with its own share. None = there is none.
+    """The objectives of a request; each latency has its own share. None = there are none.
 
     Args:
-        slos: the slos of the route; one of a kind.
-        first_token: seconds, in place of the route's.
-        output_token: seconds, in place of the route's.
+        slos: the latency objectives of the route, at most one of each kind.
+        first_token: seconds, in place of the route's objective.
+        output_token: seconds, in place of the route's objective.
     """
     by_kind = {slo.kind: slo for slo in slos}
     first, output = by_kind.get("TimeToFirstToken"), by_kind.get("OutputTokenLatency")
@@ -60,11 +60,11 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
         name: the name of the pool, and of the route of its requests.
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
-        models: base models, as clients name them.
-        adapters: LoRA adapters, as clients name them.
-        priority: the priority of the requests; below 0 they may be shed.
-        objective: their latency objectives.
-        failure: how requests without an answer in time are retried.
+        models: base models, by the names that clients use.
+        adapters: LoRA adapters, by the names that clients use.
+        priority: the priority of the requests; requests below 0 may be shed.
+        objective: the latency objectives of the requests.
+        failure: how a request is retried if no answer comes in time.
     """
 
     name: Name

@@ -12,11 +12,11 @@ from tg_picker.pools.host import Host, join_address
 
 
 class PoolView(Struct, frozen=True):
-    """Immutable; an edit makes a new one.
+    """The pools at one moment. Immutable; an edit creates a new view.
 
     Attributes:
-        catalogue: what leads to the pools.
-        members: the endpoints of each pool, by its name. An address is there once.
+        catalogue: the pools, and the routes and names that lead to them.
+        members: the endpoints of each pool, by its name. No address is repeated.
         served: the base models of each pool, as far as the sources name them.
     """
 
@@ -31,7 +31,7 @@ class PoolView(Struct, frozen=True):
         return tuple(found.values())
 
     def resolve(self, model: str, draw: Random, scheduler: Scheduler, objective: str = "") -> Destination | None:
-        """Where a request for a model goes, as servers and sources report what is there; see `Catalogue.resolve`."""
+        """Where a request for a model goes, by what servers and sources report; see `Catalogue.resolve`."""
         return self.catalogue.resolve(
             model,
             draw,
@@ -41,9 +41,9 @@ class PoolView(Struct, frozen=True):
         )
 
     def find_base(self, to: Destination) -> str:
-        """The base model of a request; "" = the servers of its pool report none, or several."""
+        """The base model for a request; "" = the servers of its pool report none, or several."""
         served = self.served.get(to.pool, frozenset())
-        # If only the configuration names the model, servers may use another name for it.
+        # If only the configuration names the model, the servers may use another name for it.
         if to.adapter is None and (not served or to.model in served):
             return to.model
         return next(iter(served)) if len(served) == 1 else ""
@@ -65,14 +65,14 @@ def _select(pool: Pool, hosts: tuple[Host, ...]) -> tuple[Endpoint, ...]:
         ports = host.ports or pool.ports
         for port in ports:
             address = join_address(host.address, port)
-            # A host with several ports has several servers, which need names of their own.
+            # A host with several ports has several servers, so each needs a name of its own.
             name = host.name if host.name and len(ports) == 1 else f"{host.name}:{port}" if host.name else address
             found[address] = _merge(found.get(address), Endpoint(address, name, host.labels, host.models))
     return tuple(found.values())
 
 
 def _merge(first: Endpoint | None, other: Endpoint) -> Endpoint:
-    """Merge an endpoint of two sources: name and labels of the first, the models of both."""
+    """Merge an endpoint that two sources name: the first one's name and labels, and the models of both."""
     if first is None:
         return other
     return msgspec.structs.replace(first, models=tuple(dict.fromkeys((*first.models, *other.models))))

@@ -1,4 +1,4 @@
-"""Resource files, endpoint files and DNS -> the pools as they are now, followed while the process runs."""
+"""Resource files, endpoint files and DNS -> the current pools, updated while the process runs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,25 +23,25 @@ from tg_schema.errors import BadRequest, Internal
 log = structlog.get_logger()
 
 Follower = Callable[[PoolView], None]
-"""Told each new view, on the loop. It must not fail and must not wait."""
+"""Called with each new view, on the loop. It must not fail and must not wait."""
 
 _DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
 
 
 class PoolWatcher(Watcher[Follower]):
-    """The pools. Enter it to follow edits and names; an edit is in force within a second, in all files or in none.
+    """The pools. Enter it to follow files and names. An edit takes effect within a second, in all files or in none.
 
-    A wrong edit is refused: the log has the reason with file and line (`pools.refused`), and the pools stay. So do the
-    last addresses of a name that cannot be resolved (`pools.unresolved`).
+    A wrong edit is refused: the log has the reason with file and line (`pools.refused`), and the pools stay. If a name
+    cannot be resolved, its last addresses stay (`pools.unresolved`).
 
     Args:
-        sources: what to read.
+        sources: the sources to read.
         poll: seconds between two looks at the files.
         resolve: seconds between two resolutions of a name.
-        findings: gets all errors of the files at the start, for a check; None: the first one is raised.
+        findings: collects all errors of the files at the start, for a check; None: the first error is raised.
 
     Attributes:
-        view: the pools now.
+        view: the current pools.
 
     Raises:
         BadRequest: a file cannot be read or is wrong.
@@ -60,7 +60,7 @@ class PoolWatcher(Watcher[Follower]):
         self._resolve = resolve
         self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
         self._catalogue, self._hosts = _read(sources, findings or FirstFinding())
-        # By their index: two pools may have a name in common; each selects the hosts by labels of its own.
+        # Keyed by index: two pools may use the same name, and each selects its hosts by its own labels.
         self._names = dict(enumerate(sources.names))
         self._resolved: dict[int, tuple[Host, ...]] = {}
         self._unresolved: set[int] = set()
@@ -69,7 +69,7 @@ class PoolWatcher(Watcher[Follower]):
 
     @property
     def unresolved(self) -> tuple[str, ...]:
-        """The names that had no address when they were looked up last."""
+        """The names that had no address at the last resolution."""
         return tuple(sorted({self._names[at].address for at in self._unresolved}))
 
     @override
@@ -84,7 +84,7 @@ class PoolWatcher(Watcher[Follower]):
         while True:
             await self._edits.wait()
             try:
-                # As with the configuration: one defect must not end the watch.
+                # As for the configuration: a defect must not end the watch.
                 with translate_defects(Internal, _DEFECT, "pools.defect", log):
                     self._catalogue, self._hosts = await asyncio.to_thread(_read, self._sources, FirstFinding())
             except TgError as error:
@@ -128,7 +128,7 @@ class PoolWatcher(Watcher[Follower]):
 
 
 def _read(sources: PoolSources, findings: Findings) -> tuple[Catalogue, tuple[Host, ...]]:
-    """What the files say. An error in one of them hides none in the others; they are checked as a whole without any."""
+    """Read the files. An error in one does not hide errors in others. If there are none, all are checked together."""
     resources: list[Resource[Spec]] = []
     hosts = [*sources.hosts]
     for file in sources.resources:
@@ -152,13 +152,13 @@ def _check(
     if sources.http1_only:
         check_protocols(resources)
     if not catalogue.pools:
-        # A file that is empty for a moment while it is rewritten must not remove all pools.
+        # A file that is empty for a moment, while it is rewritten, must not remove all pools.
         named = ", ".join(map(str, sources.resources))
         raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
     for sentence in find_empty(resources, [host.labels for host in hosts]):
         log.warning("pools.empty", reason=sentence)
     if sources.ip_only and (route := catalogue.hedged_route):
-        sentence = f"the route {route} has a hedging delay, but Envoy asks the servers"
+        sentence = f"the route {route} has a hedging delay, but Envoy calls the servers"
         raise BadRequest(f"{sentence}; remove it, and write a hedge_policy into Envoy's route")
     for host in hosts:
         if not host.ports and not any(pool.ports and pool.selects(host.labels) for pool in catalogue.pools.values()):

@@ -1,7 +1,7 @@
-"""Request body -> scheduler: its prompt as one text, which is the same for the same conversation in any API.
+"""Request body -> scheduler: its prompt as one text, which is the same for one conversation in any API.
 
-Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A server is found by a prompt's prefix, so
-all pickers that share placements must write prompts in the same form: the tools, the system's texts, then turn by turn.
+The APIs are OpenAI's chats, completions and Responses and Anthropic's Messages. Servers are found by a prompt's prefix,
+so all pickers that share placements must use one form: the tools, the system texts, then the turns in order.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,26 +20,26 @@ from tg_picker.core import (
 from tg_schema.codec import decode_json
 
 MAX_PREFIX_CHARACTERS: Final = 512 * 1024
-"""Characters of a prompt that are hashed to find a server: 131,072 tokens. Hashing 32 MiB would hold the event loop for
-half a second."""
+"""Characters of a prompt that are hashed to find a server: 131,072 tokens. Hashing 32 MiB would block the event loop
+for half a second."""
 
 MAX_PREFIX_TOKENS: Final = MAX_PREFIX_CHARACTERS // CHARACTERS_PER_TOKEN
-"""The same limit, in tokens, for a prompt of token ids."""
+"""The same limit in tokens, for a prompt of token ids."""
 
 MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of a field, and of a turn, that are parsed. Larger ones are used as raw JSON."""
+"""Most bytes of a field, or of a turn, that are parsed. A larger one is used as raw JSON."""
 
 MAX_VALUES: Final = 150_000
-"""The most values of a field or turn that is parsed, by its commas and opening brackets, also those within texts."""
+"""Most values of a field or turn that is parsed. Commas and opening brackets are counted, even those within texts."""
 
 MAX_ITEMS: Final = 10_000
-"""The most turns of a conversation, and tools. A longer list is used as one raw value."""
+"""Most turns of a conversation, and most tools. A longer list is used as one raw value."""
 
 MAX_LEADING_TURNS: Final = 64
-"""How many leading system turns may be joined into one text."""
+"""Most leading system turns that are joined into one text."""
 
 Part = tuple[str, str]
-"""The role, or the kind of the part, and its text."""
+"""The role, or the kind of a part, and its text."""
 
 _ABSENT = Raw()
 _IDS = msgspec.json.Decoder(list[Annotated[int, Meta(ge=0, lt=2**32)]])
@@ -50,14 +50,14 @@ _SYSTEM: Final = "system"
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 _CALLS: Final = frozenset({"tool_use", "function_call"})
 _NESTED: Final = _CALLS | {"tool_result", "function_call_output"}
-# Earlier thinking is left out, as servers drop it.
+# Leave out earlier thinking, because servers drop it.
 _THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
-# Between parts stand characters that no template writes and few texts have.
+# The separators between parts are characters that no template writes and few texts contain.
 _PART, _SPOKEN, _IMAGE = "\x1e", "\x1f", "\x1d"
 
 
 class PromptFields(Struct):
-    """The raw JSON fields that make up the prompt, and `cache_salt`, which says whose cache it may share."""
+    """The raw JSON fields that make up the prompt; and `cache_salt`, which decides which cache it may share."""
 
     tools: Raw = _ABSENT
     system: Raw = _ABSENT
@@ -69,13 +69,13 @@ class PromptFields(Struct):
 
 
 class Prompt(Struct, frozen=True):
-    """What a model reads.
+    """The text that a model reads.
 
     Attributes:
         text: its first MAX_PREFIX_CHARACTERS.
-        characters: the number of its characters; for parts missing in `text`, bytes of their JSON are counted.
-        ids: its first MAX_PREFIX_TOKENS, if it is given in token ids; then `text` is empty.
-        salt: separates its cache from those of other callers; "" = it does not.
+        characters: the number of its characters; parts that `text` omits count by the bytes of their JSON.
+        ids: its first MAX_PREFIX_TOKENS, if the prompt is given in token ids; then `text` is empty.
+        salt: separates its cache from other callers' caches; "" = not separated.
     """
 
     text: str
@@ -85,11 +85,11 @@ class Prompt(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """An estimate: only servers can count them."""
+        """An estimate: only servers can count the tokens."""
         return self.characters // CHARACTERS_PER_TOKEN
 
     def fingerprint(self, model: str, adapter: str | None) -> Fingerprint:
-        """Hashes that find servers with the prompt's beginning, for a model and an adapter. All pickers must use it."""
+        """Hashes by which servers with the prompt's beginning are found, for a model and an adapter."""
         if self.ids is None:
             return fingerprint_prompt(self.text, model, adapter, self.salt)
         return fingerprint_tokens(self.ids, salt_tokens(adapter, self.salt))
@@ -98,8 +98,8 @@ class Prompt(Struct, frozen=True):
 def read_prompt(fields: PromptFields) -> Prompt:
     """The prompt of a body.
 
-    Values of an unexpected shape, or too large to be parsed at once, are used as raw JSON. Takes 2.5 ms for 100,000
-    tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
+    A value of an unexpected shape, or too large to be parsed at once, is used as raw JSON. Takes 2.5 ms for 100,000
+    tokens, since little is read after MAX_PREFIX_CHARACTERS.
     """
     prompt = _read_ids(fields) or _read(fields)
     salt = _decode(fields.cache_salt) if memoryview(fields.cache_salt) else ""
@@ -107,7 +107,7 @@ def read_prompt(fields: PromptFields) -> Prompt:
 
 
 def _read_ids(fields: PromptFields) -> Prompt | None:
-    """The prompt of a completion in token ids; None: it is something else."""
+    """The prompt of a completion in token ids; None: it is not such a prompt."""
     is_alone = fields.messages is fields.input is _ABSENT
     if not is_alone or bytes(memoryview(fields.prompt)[:1]) != b"[" or not _is_readable(fields.prompt):
         return None
@@ -136,13 +136,13 @@ def _read(fields: PromptFields) -> Prompt:
 
 
 def _pieces(fields: PromptFields) -> Iterator[tuple[Any, Callable[[Any], Iterable[Part]]]]:
-    """The parts of a prompt, in the order of chat templates, and the functions that read them."""
+    """The parts of a prompt, in the order of chat templates, each with the function that reads it."""
     for tool in _items(fields.tools):
         yield tool, _tool
     instructions = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
     turns = [*_items(fields.messages), *_items(fields.input)]
     at = 0
-    # The leading system texts are joined, whichever field or turn they are in.
+    # Join the leading system texts, whichever fields or turns contain them.
     while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
         instructions += parts
         at += 1
@@ -155,16 +155,16 @@ def _pieces(fields: PromptFields) -> Iterator[tuple[Any, Callable[[Any], Iterabl
 
 
 def _is_readable(raw: Raw) -> bool:
-    """Whether it is parsed: a body of a few megabytes may have millions of values, each an object in memory."""
+    """Whether it may be parsed. A body of a few megabytes may have millions of values, each an object in memory."""
     size = len(memoryview(raw))
     if size <= MAX_VALUES or size > MAX_PARSED_BYTES:
         return size <= MAX_VALUES
-    # Counts all three characters in one pass, in a third of the time of three counts.
+    # Count all three characters in one pass, in a third of the time of three counts.
     return len(bytes(raw).translate(None, _NO_VALUES)) <= MAX_VALUES
 
 
 def _items(raw: Raw) -> list[Raw]:
-    """The items of a list, each parsed by itself later. Any other value, or too large a list, is one item."""
+    """The items of a list, each parsed later by itself. Any other value, or too large a list, is one item."""
     size = len(memoryview(raw))
     if not size or not _is_readable(raw):
         return [raw] if size else []
@@ -176,7 +176,7 @@ def _items(raw: Raw) -> list[Raw]:
 
 
 def _leading(turn: Any) -> list[str] | None:
-    """The texts of a turn of the system; None if it is none."""
+    """The texts of a system turn; None if the turn is not one."""
     # Searching the JSON is cheaper than parsing each turn twice.
     if isinstance(turn, Raw) and b"system" not in (head := bytes(memoryview(turn)[:4096])) and b"developer" not in head:
         return None
@@ -207,7 +207,7 @@ def _turn(turn: Any) -> Iterable[Part]:
         return [("user", item)]
     if isinstance(item, dict) and "role" in item:
         return _message(item)
-    # Responses has as items what Anthropic nests in a message.
+    # In Responses, some blocks that Anthropic nests in a message are items of their own.
     return _content("", [item]) if _kind(item) in _NESTED | _THINKING else [("", _json(item))]
 
 
@@ -229,7 +229,7 @@ def _message(message: dict[str, Any]) -> Iterator[Part]:
 def _content(role: str, content: Any, *, within_result: bool = False) -> Iterator[Part]:
     """The texts and images of one turn as one part.
 
-    Calls and results, which some APIs nest in it, become parts of their own.
+    Calls and results, which some APIs nest in the turn, become parts of their own.
     """
     text = ""
     for block in content if isinstance(content, list) else [content]:
@@ -259,14 +259,14 @@ def _block(block: dict[str, Any], within_result: bool) -> Iterator[Part]:
     if block["type"] in _CALLS:
         yield _call(block.get("name"), block.get("input", block.get("arguments")))
     elif within_result:
-        # No API has results within results, and hundreds of them would overflow the stack.
+        # No API has results within results, and a nesting of hundreds would overflow the stack.
         yield "tool", _json(block)
     else:
         yield from _content("tool", block.get("content", block.get("output")), within_result=True)
 
 
 def _image(block: Any) -> str | None:
-    """The address of an image, or its data as one; None if it is no image."""
+    """The URL of an image, or its data as a data URL; None if the block is not an image."""
     if not isinstance(block, dict):
         return None
     source, image = block.get("source"), block.get("image_url")
@@ -277,7 +277,7 @@ def _image(block: Any) -> str | None:
 
 
 def _call(name: Any, arguments: Any) -> Part:
-    """A call. Its arguments are a value in one API, and in others JSON text with white space of any kind."""
+    """A call. One API has its arguments as a value, others as JSON text with any white space."""
     if isinstance(arguments, str):
         try:
             arguments = decode_json(arguments)
@@ -292,7 +292,7 @@ def _value_text(raw: Raw) -> str:
 
 
 def _decode(raw: Any) -> Any:
-    """The parsed value; the text itself, or its beginning, if it is too large or nested too deep."""
+    """The parsed value. If it is too large or nested too deep: its JSON text, or the beginning of that."""
     if not isinstance(raw, Raw):
         return raw
     if _is_readable(raw):

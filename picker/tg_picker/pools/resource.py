@@ -1,4 +1,4 @@
-"""Resource files -> resources, each checked by itself; `catalogue` checks them together."""
+"""Resource files -> resources, each checked by itself; `catalogue_builder` checks them together."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ YAML_WORDS = {
     "float": "a number",
     "bool": "true or false",
 }
-"""msgspec's names of types -> how they are called in a YAML file."""
+"""msgspec's names of types -> their names for authors of YAML files."""
 
 _SPECS: dict[str, type[Spec]] = {kind.__name__: kind for kind in KINDS}
 
@@ -36,53 +36,53 @@ class Resource(Struct, Generic[AnySpec_co], frozen=True):
 
     @property
     def kind(self) -> str:
-        """As the file names it."""
+        """The name of its kind, as in the file."""
         return type(self.spec).__name__
 
     @property
     def title(self) -> str:
-        """For errors."""
+        """The name of the resource in errors."""
         return f"the {self.kind} {self.metadata.name}"
 
     def fault(self, sentence: str, *keys: str) -> BadRequest:
-        """The error about a value of it, with its position."""
+        """The error about one of its values, with the value's position."""
         return self.document.fault(sentence, *self.keys, *keys)
 
 
 class _Form(Node, frozen=True):
-    """The fields around `spec` that all kinds have."""
+    """The fields around `spec`, which all kinds have."""
 
     api_version: str
     kind: str
     metadata: Metadata
     spec: dict[str, Any]
     status: Any = None
-    """Written by controllers; not read."""
+    """Controllers write it; it is not read."""
 
 
 def read_resources(file: Path) -> tuple[Resource[Spec], ...]:
     """The resources of a file.
 
     Raises:
-        BadRequest: the file cannot be read, or one of them is wrong; with line and column.
+        BadRequest: the file cannot be read, or a resource is wrong; with line and column.
     """
     return parse_resources(read_text(file, "resource"), file)
 
 
 def parse_resources(text: str, file: Path) -> tuple[Resource[Spec], ...]:
-    """The resources of a file's text; also those in a `List`, as kubectl writes several.
+    """The resources in a file's text, including those in a `List`, which kubectl writes for several.
 
     Raises:
-        BadRequest: one of them is wrong.
+        BadRequest: a resource is wrong.
     """
     return tuple(_parse(document, keys, data) for document, keys, data in _pieces(parse_yaml(text, file)))
 
 
 def convert(document: YamlDocument, data: Any, kind: Any, keys: Keys = ()) -> Any:
-    """A value of a document as its type.
+    """Convert a value of a document to a type.
 
     Raises:
-        BadRequest: it is none; the sentence names the first error, with line and column.
+        BadRequest: it does not fit; the message names the first error, with line and column.
     """
     reader = TableReader()
     found = reader.read(data, kind, keys)
@@ -102,7 +102,7 @@ def _pieces(documents: tuple[YamlDocument, ...]) -> Iterator[tuple[YamlDocument,
 
 
 def _drop_additions(data: Any) -> Any:
-    """A resource without the metadata that its author did not write."""
+    """A resource without the metadata fields that its author did not write."""
     metadata = data.get("metadata") if isinstance(data, dict) else None
     if not isinstance(metadata, dict):
         return data
@@ -125,7 +125,7 @@ def _parse(document: YamlDocument, keys: Keys, data: Any) -> Resource[Spec]:
 
 
 def _check(resource: Resource[Spec]) -> None:
-    """What no type says. An empty list is refused where something has to be chosen from it."""
+    """Check what types cannot express. A list from which something must be chosen may not be empty."""
     spec = resource.spec
     if isinstance(spec, LLMRoute) and not spec.backend_refs:
         raise resource.fault("backendRefs is empty; name an InferencePool", "spec", "backendRefs")
@@ -140,5 +140,5 @@ def _check(resource: Resource[Spec]) -> None:
                 raise resource.fault(f"port {number} is repeated; keep one", "spec", "targetPorts", str(at))
         picker = spec.endpoint_picker_ref
         if picker is not None and picker.kind == "Service" and picker.port is None:
-            # A cluster refuses it too, so that a file which works here works there.
+            # A cluster refuses it too, so a file that works here works there as well.
             raise resource.fault("endpointPickerRef needs the port of a Service; add it", "spec", "endpointPickerRef")

@@ -23,25 +23,24 @@ from tg_schema.errors import BadRequest, IncompleteStream, Internal, ProtocolErr
 log = structlog.get_logger()
 
 MAX_PAGE_BYTES = 2 * 1024 * 1024
-"""Maximum size of a page in bytes; vLLM's has about 50,000, and more after thousands of adapters."""
+"""Largest page, in bytes; vLLM's has about 50,000, and more after thousands of adapters."""
 
 MAX_INLINE_BYTES = 128 * 1024
-"""Size of a page that is read on the event loop, in a few milliseconds. A page of MAX_PAGE_BYTES made to be slow would
-hold it for 0.4 s, 20 times a second."""
+"""Largest page that is read on the event loop, in a few milliseconds. A page of MAX_PAGE_BYTES that is made to be slow
+would block the loop for 0.4 s, 20 times a second."""
 
 MAX_SCRAPES_PER_SECOND = 200.0
-"""The most scrapes of all servers together. With many servers the interval grows, so that pages do not starve
-requests."""
+"""Most scrapes of all servers together. With many servers the interval grows, so that pages do not starve requests."""
 
 MAX_BACKOFF_SECONDS = 5.0
 """Longest pause before the next scrape of a failing server."""
 
 REFUSED_BACKOFF_SECONDS = 0.25
-"""Longest pause if the server takes no connection: a scrape costs next to nothing, and requests may wait for it."""
+"""Longest pause if the server refuses connections: a scrape costs next to nothing, and requests may wait for it."""
 
 Returned = Callable[[Endpoint, LoadReport | None, bool], None]
-"""Called on the loop when a server can be reached again: with its report, if its page can be read, and whether
-connections were refused before. It must not fail and must not wait."""
+"""Called on the loop when a server can be reached again: with its report, if its page can be read, and whether it
+refused connections before. It must not fail and must not wait."""
 
 Observer = Callable[[Endpoint, LoadReport], None]
 """Called with each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
@@ -55,10 +54,10 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Attributes:
         kind: a key of `SERVER_KINDS`, or "auto".
         path: the path of the page; "" = the default of this kind of server.
-        tls: whether the page is behind https.
+        tls: whether the page is served over https.
         interval: seconds between two scrapes of a server.
         timeout: seconds that one scrape may take.
-        concurrency: concurrent scrapes.
+        concurrency: most concurrent scrapes.
     """
 
     kind: Literal["auto", "vllm", "sglang", "triton", "trtllm-serve", "llama.cpp", "tokengrid"] = "auto"
@@ -70,15 +69,15 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def page_path(self) -> str:
-        """Where the page is."""
+        """The path of the page."""
         return self.path or SERVER_KINDS.get(self.kind, ServerKind()).path
 
 
 def check_path(path: str, *keys: str) -> None:
-    """Refuse what would become a part of an address.
+    """Refuse a path that cannot become a part of a URL.
 
     Raises:
-        BadRequest: it is not empty, and begins with no slash or has blanks; it names the place in the configuration.
+        BadRequest: it is not empty, and does not begin with a slash or has blanks; `keys` are its position.
     """
     if path and not path.startswith("/"):
         raise BadRequest(f"{'.'.join(keys)} must begin with a slash, as /{path[:100]}").at(*keys)
@@ -87,7 +86,7 @@ def check_path(path: str, *keys: str) -> None:
 
 
 class _Target(Struct):
-    """One server that is scraped."""
+    """A server that is scraped."""
 
     endpoint: Endpoint
     failures: int = 0
@@ -95,19 +94,19 @@ class _Target(Struct):
 
 
 class Scraper(Entered):
-    """Scrapes servers while it is entered. After a failed scrape, the last report just grows old.
+    """Scrapes servers while it is entered. After a failed scrape, the last report stays and becomes older.
 
-    Each server has its own deadline and backs off by itself; one that hangs holds a place of `concurrency` no longer
-    than `timeout`. The log says once that a server's page cannot be read (`scrape.failed`), and once that it can again.
+    Each server has its own timeout and backoff, and one that hangs occupies a place of `concurrency` no longer than
+    `timeout`. The log says once that a server's page cannot be read (`scrape.failed`), and once that it can be again.
 
     Args:
-        observe: gets each report.
+        observe: called with each report.
         options: how to scrape.
-        returned: called for each server that can be reached again; None = nobody.
+        returned: called for each server that can be reached again; None = not called.
 
     Attributes:
         unreachable: the addresses that refused the last connection, or did not answer on it.
-        refusing: those of them that took no connection: asking them is of no use until they take one again.
+        refusing: those of them that refused the connection: requests to them are useless until they accept one.
     """
 
     def __init__(
@@ -124,8 +123,8 @@ class Scraper(Entered):
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
-        # The first pool imports aiohttp, which takes a while. A proxy of the environment leads out, and a server is
-        # looked at 20 times a second from within.
+        # Opening the first pool imports aiohttp, which takes a while. Use no proxy of the environment: it leads out,
+        # but servers are inside, and are scraped 20 times a second.
         self._pool = await asyncio.to_thread(open_pool, proxied=False)
         stack.push_async_callback(self._pool.aclose)
         stack.push_async_callback(self._tasks.aclose)
@@ -145,7 +144,7 @@ class Scraper(Entered):
 
     @property
     def failing(self) -> dict[str, str]:
-        """The servers whose page cannot be read, by address, and why."""
+        """The servers whose page cannot be read, by address, each with the reason."""
         return {address: target.reason for address, target in self._targets.items() if target.failures}
 
     def _interval(self, servers: int) -> float:
@@ -158,7 +157,7 @@ class Scraper(Entered):
             async with self._free:
                 began = now()
                 await self._look(target)
-            # After a scrape that took longer than the interval, one more follows at once, but no burst.
+            # After a scrape that took longer than the interval, the next one follows at once, but only one.
             pause = max(began + self._find_pause(target) - now(), 0.0)
 
     def _find_pause(self, target: _Target) -> float:
@@ -185,12 +184,12 @@ class Scraper(Entered):
             raise Timeout(f"the page takes longer than {options.timeout:g} s") from None
         except (Unavailable, IncompleteStream):
             raise Unavailable("the server cannot be reached, or breaks the connection") from None
-        # Read when the page is here: its numbers are at most one look old.
+        # Take the time after the page has arrived: its numbers are at most one scrape old.
         now = asyncio.get_running_loop().time()
         read = partial(read_page, page, options.kind, now)
         report = read() if len(page) <= MAX_INLINE_BYTES else await asyncio.to_thread(read)
         if report is None:
-            raise ProtocolError(f"the page tells no load of a server of the kind {options.kind} that can be believed")
+            raise ProtocolError(f"the page has no plausible load of a server of the kind {options.kind}")
         return replace(report, interval=self._interval(len(self._targets)))
 
     async def _fetch(self, url: str) -> bytes:
@@ -225,7 +224,7 @@ class Scraper(Entered):
 
     def _note_reached(self, endpoint: Endpoint, error: TgError | None, report: LoadReport | None = None) -> None:
         one = frozenset({endpoint.address})
-        # A server without such a page answers all the same.
+        # A server without such a page can still be reached.
         is_away = isinstance(error, Unavailable | Timeout)
         if not is_away and one <= self.unreachable and self._returned is not None:
             self._returned(endpoint, report, one <= self.refusing)

@@ -1,4 +1,4 @@
-"""The names of load metrics for each kind of model server: a new kind is one row."""
+"""The names of load metrics for each kind of model server. A new kind is one row."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ class Metric(Struct, frozen=True):
     """One metric of a page.
 
     Attributes:
-        name: as it stands on the page.
+        name: its name on the page.
         labels: a series counts only if it has these labels with these values.
-        absent: a series counts only if each of these labels is missing or has this value. Servers also print parts of
-            the total, for instance one series for each priority.
-        ranks: labels that number the processes of an engine. These repeat what the engine has, so that the series with
-            the lowest numbers counts for it.
-        engine: the label that distinguishes engines; "" = there is one.
-        value: the label that has the value, a whole number; "" = the sample is the value.
+        absent: a series counts only if each of these labels is missing or has this value, because servers also print
+            parts of the total, for instance one series for each priority.
+        ranks: labels that number the processes of an engine. Each process repeats the engine's values, so only the
+            series with the lowest numbers counts.
+        engine: the label that distinguishes engines; "" = there is only one.
+        value: the label that holds the value, a whole number; "" = the sample is the value.
     """
 
     name: str
@@ -28,19 +28,19 @@ class Metric(Struct, frozen=True):
 
 
 class ServerKind(Struct, frozen=True):
-    """The metrics of one kind of server; of several names, the first one on the page counts.
+    """The metrics of one kind of server. If a field has several names, the first one on the page counts.
 
     Attributes:
-        queued: requests that wait. Series are added: vLLM has one for each data-parallel engine.
-        running: requests in the batch; added as well.
-        kv_usage: share of the KV cache in use; the mean of the series counts.
-        block_tokens: the tokens of a block; if several models or engines report them, the first counts.
-        blocks: the number of the blocks; added as well.
+        queued: requests that wait. Series are summed: vLLM has one for each data-parallel engine.
+        running: requests in the batch; series are summed.
+        kv_usage: the share of the KV cache in use; the mean of the series counts.
+        block_tokens: the tokens of a block; if several models or engines report it, the first one counts.
+        blocks: the number of blocks; series are summed.
         lora_info: vLLM's series for each state, of which the newest counts: its value is a time.
-        lora_loaded: a series for each loaded adapter, with its level.
+        lora_loaded: one series for each loaded adapter, with its level.
         lora_requests: the requests that wait, by adapter.
-        lora_slots: a gauge of the adapters that a batch may use side by side.
-        path: where the page is.
+        lora_slots: the adapters that a batch may use concurrently.
+        path: the path of the page.
     """
 
     queued: tuple[Metric, ...] = ()
@@ -56,7 +56,7 @@ class ServerKind(Struct, frozen=True):
 
 
 def _sglang(name: str, value: str = "") -> Metric:
-    # With data-parallel attention the lowest tensor rank of an engine is 0 only in the first one.
+    # With data-parallel attention, the lowest tensor rank of an engine is 0 only in the first engine.
     return Metric(f"sglang:{name}", {}, {"priority": ""}, ("pp_rank", "tp_rank"), "dp_rank", value)
 
 
@@ -71,7 +71,7 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         blocks=(Metric("vllm:cache_config_info", value="num_gpu_blocks"),),
         lora_info=Metric("vllm:lora_requests_info"),
         lora_loaded=Metric("vllm:lora_adapter_loaded"),
-        # Our own model server has it beside vLLM's.
+        # Our own model server has this metric in addition to vLLM's.
         lora_requests=Metric("tg_adapter_requests", {"state": "waiting"}),
         lora_slots=(Metric("vllm:max_gpu_lora_adapters"),),
     ),
@@ -95,7 +95,7 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         kv_usage=(Metric("trtllm_kv_cache_utilization"),),
         block_tokens=(Metric("trtllm_kv_cache_tokens_per_block"),),
         blocks=(Metric("trtllm_kv_cache_max_blocks"),),
-        # Its /metrics is JSON about steps, and reading it removes what it has shown.
+        # Its /metrics is JSON about steps, and reading it removes what was read.
         path="/prometheus/metrics",
     ),
     "llama.cpp": ServerKind(
@@ -107,4 +107,4 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         running=(Metric("tg_active_streams", {"service": "text-completion"}),),
     ),
 }
-"""Name in a configuration -> the kind of server. `tokengrid` is the page of our own processors."""
+"""Name in a configuration -> the kind of server. `tokengrid` stands for the page of our own processors."""

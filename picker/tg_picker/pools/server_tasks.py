@@ -1,4 +1,4 @@
-"""Servers of the pools -> one task for each, which follows it as long as it is there."""
+"""Servers of the pools -> one task for each, which runs as long as the server is there."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Mapping
@@ -10,14 +10,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class ServerTasks(Generic[Key]):
-    """The tasks, by what distinguishes the servers."""
+    """The tasks, by a key that identifies each server."""
 
     def __init__(self) -> None:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def update(self, wanted: Mapping[Key, Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        """Begin the work for new servers, and cancel it for those that are not wanted any more."""
+        """Start tasks for new servers, and cancel the tasks of servers that are no longer wanted."""
         for key in self._tasks.keys() - wanted.keys():
             task = self._tasks.pop(key)
             task.cancel()
@@ -29,7 +29,7 @@ class ServerTasks(Generic[Key]):
                 task.add_done_callback(report)
 
     async def aclose(self) -> None:
-        """End all, and wait for them."""
+        """Cancel all tasks, and wait until they have ended."""
         self.update({})
         if self._ending:
             await asyncio.wait(self._ending)

@@ -15,7 +15,7 @@ from tg_schema.errors import BadRequest
 MAX_DEPTH = 64
 """Maximum nesting of lists and mappings."""
 
-# The parser written in C if PyYAML has it. Only its events are used: its composer overflows the stack at deep nesting.
+# Use the parser written in C if PyYAML has it. Use only its events: its composer overflows the stack at deep nesting.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -27,9 +27,9 @@ class YamlDocument(Struct, frozen=True):
     """One document of a file.
 
     Attributes:
-        file: for errors.
-        data: JSON's types.
-        places: PyYAML's position of each key and of each element of a list, by its path.
+        file: the file's path, for errors.
+        data: the content, in JSON's types.
+        places: by path, PyYAML's position of each key and of each element of a list.
     """
 
     file: Path
@@ -46,11 +46,11 @@ class YamlDocument(Struct, frozen=True):
 def parse_yaml(text: str, file: Path) -> tuple[YamlDocument, ...]:
     """The documents of a file, without empty ones.
 
-    Scalars are read by YAML 1.2's core schema, without hexadecimal and octal numbers: `yes`, `1:30` and dates are text,
+    Scalars are read by YAML 1.2's core schema, except hexadecimal and octal numbers: `yes`, `1:30` and dates are text,
     as in JSON.
 
     Raises:
-        BadRequest: it is not YAML, repeats a key, has a key that is no text, or uses tags or aliases.
+        BadRequest: it is not YAML, repeats a key, has a key that is not text, or uses tags or aliases.
     """
     try:
         parser = _Parser(text, file)
@@ -117,7 +117,7 @@ class _Parser:
                 raise _make_error(self._file, event.start_mark, sentence)
             self._places[path] = event.start_mark
             found[event.value] = self._read(next(self._events), path)
-        # An empty value is none: Kubernetes reads `labels:` as if it were absent.
+        # Drop empty values: Kubernetes reads `labels:` as if it were absent.
         return {key: value for key, value in found.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Chunks of one server's answer -> scheduler and board: its beginning, its usage and its end."""
+"""Chunks of one server's answer -> scheduler and board: when the answer begins, its usage, and how it ends."""
 
 from collections.abc import Callable
 
@@ -14,16 +14,16 @@ from tg_schema.errors import IncompleteStream
 
 
 class Attempt(Struct, eq=False):
-    """One attempt at one server. It sees each chunk, whether a task waits for it or not.
+    """One attempt at a request, at one server. It sees each chunk, even if the chunk wakes no task.
 
     Attributes:
         placement: the placement of the request on the server.
-        record: the record of the same request.
+        record: the record of the attempt.
         now: the clock of both, in seconds.
-        on_chunk: gets the chunks that come while the server is waited for; None = who waits does.
-        usage: what the server counted until now.
-        is_whole: whether the answer has ended as it should.
-        outcome: how it ends, see `RequestRecord.end`; it counts as left until something else is set.
+        on_chunk: takes chunks that arrive while the server is awaited; None = the awaiting task takes them.
+        usage: what the server has counted so far.
+        is_whole: whether the answer ended properly.
+        outcome: how the attempt ends, see `RequestRecord.end`; until it is set, the client counts as having left.
     """
 
     placement: Placement
@@ -35,7 +35,7 @@ class Attempt(Struct, eq=False):
     outcome: str = LEFT
 
     def see(self, chunk: LlmChunk) -> None:
-        """One more chunk has come."""
+        """Note that a chunk has arrived."""
         if self.placement.first_at is None and (chunk.text or chunk.has_content):
             now = self.now()
             self.placement.first_token(now)
@@ -46,25 +46,25 @@ class Attempt(Struct, eq=False):
             self.usage += chunk.usage
 
     def pass_on(self, chunk: LlmChunk) -> bool:
-        """A `PassOn`, while the server is waited for."""
+        """A `PassOn` for chunks that arrive while the server is awaited."""
         self.see(chunk)
         return self.on_chunk is not None and self.on_chunk(chunk)
 
     def complete(self) -> None:
-        """Note that nothing more comes. Without a terminal marker that is a failure, which the client gets later."""
+        """Note that nothing more will arrive. Without a terminal marker that is a failure, which the client gets."""
         if self.is_whole:
             self.outcome = ANSWERED
         else:
             self.record.fail(IncompleteStream.type, IncompleteStream.status, self.now())
 
     def fail(self, error: TgError) -> float:
-        """Note why it ended, and return when."""
+        """Note why the attempt failed. Returns the time."""
         now = self.now()
         self.record.fail(error.type, error.status, now)
         return now
 
     def end(self) -> None:
-        """Count the request at the server no longer."""
+        """Stop counting the request at the server."""
         now = self.now()
         told = self.usage
         usage = InstanceUsage.reported(told.in_token or None, told.cached_token or None, told.out_token or None)
@@ -73,6 +73,6 @@ class Attempt(Struct, eq=False):
 
 
 def say_model(begun: list[LlmChunk], model: str) -> list[LlmChunk]:
-    """The first chunk of an answer, with the answering model's name even if the server omits it."""
+    """Add the answering model's name to the first chunk of an answer if the server omits it."""
     begun[0] = begun[0] if begun[0].model else msgspec.structs.replace(begun[0], model=model)
     return begun

@@ -1,4 +1,4 @@
-"""Servers' failures and the scheduler's refusals -> the client's error, and whether another server is asked."""
+"""Servers' failures and the scheduler's refusals -> the client's error, and whether another server is tried."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ log = structlog.get_logger()
 _REFUSALS: Final[dict[int, tuple[type[TgError], str]]] = {
     404: (NotFound, "no server of the pool has the model"),
     429: (RateLimited, "all servers of the pool are busy; ask again later"),
-    503: (Unavailable, "the pool has no server; its operator must check endpoints and their log"),
+    503: (Unavailable, "the pool has no server; its operator must check the configured servers and their log"),
 }
 
 
@@ -22,26 +22,26 @@ def choose_failure(before: TgError | None, error: TgError, pick: Pick | None, *,
     """The error for the client if no other server answers.
 
     Args:
-        before: the same, of the servers that were asked before.
-        error: the error of the last one.
-        pick: that server; None = something of its answer was shown.
-        model: its name in the configuration, for the log.
-        provider: the same of the provider.
+        before: the error to report of the servers that were tried before.
+        error: the error of the last server.
+        pick: the pick of that server; None = a part of its answer was sent to the client.
+        model: the model's name in the configuration, for the log.
+        provider: the provider's name, for the log.
 
     Raises:
-        TgError: `error` itself, if every other server would fail too, as with a wrong request, or if output was shown.
+        TgError: `error` itself, if all other servers would fail too, as for a wrong request, or if output was sent.
     """
     if pick is None or not (error.retryable or isinstance(error, NotFound | ProtocolError)):
         raise error
     server = pick.endpoint
     about = {"model": model, "provider": provider, "server": server.name, "address": server.address}
     log.warning("pool.failover", **about, error=error.type, **error.details)
-    # Prefer the error of a server that may have the model over another server's 404.
+    # Prefer the error of a server that may have the model to another server's 404.
     return before if before and isinstance(error, NotFound) else error
 
 
 def describe_missing(failed: TgError, order: Order) -> TgError:
-    """The result of the last attempt. After a 404, do not blame the model's own options."""
+    """The final error after the last attempt. After a 404, it does not blame the model's own options."""
     if not isinstance(failed, NotFound):
         return failed
     what = "model" if order.destination.adapter is None else "adapter"
@@ -53,6 +53,6 @@ def describe_missing(failed: TgError, order: Order) -> TgError:
 
 
 def refuse(rejection: Rejection) -> TgError:
-    """The error of a request that the scheduler places nowhere."""
+    """The error for a request that the scheduler rejected."""
     kind, sentence = _REFUSALS[rejection.status]
     return kind(f"{sentence} ({rejection.reason})", retry_after=rejection.retry_after)

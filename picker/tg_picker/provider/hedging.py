@@ -1,4 +1,4 @@
-"""A slow attempt -> a second one beside it: the first token wins, and the other attempt is cancelled."""
+"""A slow attempt -> a second one at the same time: the first token wins, and the other attempt is cancelled."""
 
 import asyncio
 from collections import deque
@@ -12,16 +12,16 @@ from tg_schema import TgError
 from tg_schema.errors import IncompleteStream
 
 QUANTILE = 0.95
-"""Quantile of the times to a first token: a request that is slower gets a second attempt."""
+"""Quantile of the times to a first token. A request that takes longer gets a second attempt."""
 MIN_TIMES = 20
-"""Times that must be known before one can be called slow."""
+"""Measured times that are needed before a request can count as slow."""
 MAX_TIMES = 200
 MAX_ROUTES = 1_000
-"""Routes whose times are remembered; where there are no routes, clients name them."""
+"""Most routes whose times are remembered; if there are no routes, clients choose the names."""
 MAX_CREDIT = 10.0
-"""How many second attempts may come in a burst, after many requests without any."""
+"""Most second attempts in a burst, after many requests without one."""
 MAX_WAITING_CHUNKS = 16
-"""Chunks of the second attempt that may wait to be read."""
+"""Most chunks of the second attempt that wait to be read."""
 
 NOT_BEGUN: Final = "the server's answer ended before it began; ask again"
 
@@ -29,14 +29,14 @@ _UNHEDGED: Final[AbstractAsyncContextManager[None]] = nullcontext()
 
 Chunks = AsyncGenerator[LlmChunk, PassOn | None]
 Begun = tuple[list[LlmChunk], Chunks]
-"""The first chunks of an answer, up to one that a client would see, and the others."""
+"""The first chunks of an answer, up to the first that a client sees, and the other chunks."""
 
 
 class Hedging:
-    """When a request gets a second attempt: after its route's QUANTILE of times to a first token, within a budget.
+    """Decides when a request gets a second attempt: after its route's QUANTILE of times to a first token, on a budget.
 
     Args:
-        share: the share of the requests that may get one.
+        share: the share of requests that may get one.
     """
 
     def __init__(self, share: float) -> None:
@@ -45,7 +45,7 @@ class Hedging:
         self._times: dict[str, deque[float]] = {}
 
     def learn(self, route: str, seconds: float) -> None:
-        """Note a request and the time to its first token; for a lost attempt, the time for which it was tried."""
+        """Note a request and the time to its first token; if its attempt lost, the time until that."""
         self._credit = min(self._credit + self._share, MAX_CREDIT)
         if route not in self._times and len(self._times) >= MAX_ROUTES:
             del self._times[next(iter(self._times))]
@@ -59,7 +59,7 @@ class Hedging:
         return sorted(times)[int(QUANTILE * len(times))]
 
     def spend(self) -> bool:
-        """Take one second attempt from the budget; False = the budget is used up."""
+        """Take one second attempt from the budget. Returns False if the budget is used up."""
         if self._credit < 1:
             return False
         self._credit -= 1
@@ -67,14 +67,14 @@ class Hedging:
 
 
 class SecondAttempt:
-    """Runs in a task of its own, since two attempts are read at once. See `hedged`.
+    """A second attempt. It has a task of its own, because two attempts are read at the same time. See `hedged`.
 
     Args:
-        start: begins it; None = there is no other server, or no budget.
+        start: starts the attempt; it returns None if there is no other server, or no budget.
 
     Attributes:
         tell_begin: called when the answer begins.
-        stop: cancels it; once it has ended this does nothing.
+        stop: cancels the attempt; has no effect after it has ended.
     """
 
     def __init__(self, start: Callable[[], Chunks | None]) -> None:
@@ -86,7 +86,7 @@ class SecondAttempt:
         self.stop: Callable[[], object] = lambda: None
 
     async def run(self, delay: float) -> None:
-        """Wait, then try. It never fails: an error goes to the reader."""
+        """Wait, then start the attempt. This never fails: the reader gets the error."""
         await asyncio.sleep(delay)
         chunks = self._start()
         if chunks is None:
@@ -107,10 +107,10 @@ class SecondAttempt:
                 self._held.set_result(None)
 
     async def take_over(self) -> Begun | None:
-        """The answer of this attempt, once it has begun; None = it was not started, or failed before."""
+        """The answer of this attempt, once it has begun; None = it was not started, or failed before it began."""
         if not self._is_asked:
             return None
-        # Not `await`: who leaves meanwhile would cancel what the attempt still sets.
+        # Do not `await` the future: a cancelled task would cancel it too, while the attempt still sets it.
         await asyncio.wait([self._held])
         held = self._held.result()
         return None if held is None else (held, self._read())
@@ -125,8 +125,8 @@ class SecondAttempt:
 def hedged(
     delay: float | None, start: Callable[[], Chunks | None]
 ) -> AbstractAsyncContextManager[SecondAttempt | None]:
-    """A second attempt that begins after `delay` seconds, unless the block is left before; None = without one."""
-    # Nearly all requests need no second attempt.
+    """A second attempt that starts after `delay` seconds, unless the block is left before; None = no second attempt."""
+    # Nearly all requests need none, so share one empty context.
     return _UNHEDGED if delay is None else _hedge(delay, start)
 
 
@@ -141,10 +141,10 @@ async def _hedge(delay: float, start: Callable[[], Chunks | None]) -> AsyncItera
 async def begin_either(first: Chunks, second: SecondAttempt | None) -> Begun:
     """The answer that begins first; the other attempt is cancelled.
 
-    The first attempt is read by this task, so that nothing passes through a queue unless the second one wins.
+    This task reads the first attempt, so chunks pass through a queue only if the second attempt wins.
 
     Raises:
-        TgError: the first attempt failed. The second one goes on, if it runs.
+        TgError: the first attempt failed. The second one goes on if it has started.
     """
     if second is None:
         return await begin(first), first
@@ -155,7 +155,7 @@ async def begin_either(first: Chunks, second: SecondAttempt | None) -> Begun:
             held = await begin(first)
     except TimeoutError:
         if cut.expired() and (begun := await second.take_over()) is not None:
-            # The cut has ended the first attempt: its connection is closed, its placement released.
+            # The timeout has ended the first attempt: its connection is closed, and its placement released.
             return begun
         raise
     else:
@@ -166,10 +166,10 @@ async def begin_either(first: Chunks, second: SecondAttempt | None) -> Begun:
 
 
 async def begin(chunks: Chunks) -> list[LlmChunk]:
-    """The chunks up to the first one that a client would see.
+    """The chunks up to the first one that a client sees.
 
     Raises:
-        IncompleteStream: there is none.
+        IncompleteStream: there is no such chunk.
     """
     held: list[LlmChunk] = []
     async for chunk in chunks:

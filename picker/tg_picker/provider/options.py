@@ -21,28 +21,28 @@ MAX_HEDGED_SHARE = 0.5
 
 
 class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The options of a pool, beside those of an OpenAI-compatible server.
+    """The options of a pool, in addition to those of an OpenAI-compatible server.
 
     Attributes:
-        tries: rounds through the servers; in each one a server is asked once.
+        tries: rounds through the servers; in each round, each server is tried at most once.
         resources: YAML files of routes, pools, objectives and rewrites.
-        endpoint_files: files of llm-d's or AIBrix's form.
+        endpoint_files: files of servers, in llm-d's or AIBrix's format.
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
-        pools: pools with their servers and models, in place of the four before.
-        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that
-            gets a request for one is asked to load it first. "" = it is not.
-        labels: the labels of `endpoints` and `names`, for the pools of `resources` to select by.
-        policy: how a server is picked.
-        admission: which requests of a priority below 0 are refused when the servers are busy.
+        pools: pools with their servers and models, in place of the previous four options.
+        adapter_source: the path of routes' adapters for the servers, with {adapter} for the name. A server that gets a
+            request for an adapter is first told to load it. "" = it is not told.
+        labels: the labels of `endpoints` and `names`, by which the pools of `resources` select.
+        policy: the policy that picks a server.
+        admission: which requests with a priority below 0 are refused while the servers are busy.
         api_path: the path of OpenAI's API on each server.
         https: whether the servers speak TLS.
-        scrape: how the load of the servers is read.
-        scraped: false = by our own count alone.
-        kv_events: where the servers report their caches; None = nobody listens.
-        hedge: the share of requests that may be asked of a second server, if the first one is slow to begin; 0 = none.
-        explain: whether each request is a line of the log, with its server and the reasons.
-        waiting: how many requests wait while all servers are busy, and how long.
+        scrape: how the servers' load is read.
+        scraped: false = do not read it, and use only our own counts.
+        kv_events: where the servers report their KV caches; None = the reports are not read.
+        hedge: the share of requests that may be sent to a second server if the first is slow to begin; 0 = none.
+        explain: whether each request gets a line in the log, with its server and the reasons.
+        waiting: how many requests may wait while all servers are busy, and how long.
     """
 
     key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("POOL_API_KEY",)
@@ -72,7 +72,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @override
     def endpoint(self, model: str) -> Endpoint:
-        """No single address; raises BadRequest if there is no server, or an option is none that is known."""
+        """A pool has no single address. Raises BadRequest if there is no server, or an option has an unknown value."""
         if self.base_url is not None:
             raise BadRequest("a pool has no base_url: name its servers in endpoints, endpoint_files or names").at(
                 "base_url"
@@ -89,7 +89,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         """The sources to read.
 
         Args:
-            model: the name of the pool without `resources`.
+            model: the name of the pool if there are no `resources`.
 
         Raises:
             BadRequest: see `read_sources`.

@@ -1,4 +1,4 @@
-"""Provider -> its attempts: where one request goes, where it may still go, and what became of each attempt."""
+"""Provider -> its attempts: where one request goes, where it may still go, and the result of each attempt."""
 
 from collections.abc import Sequence
 from random import Random
@@ -22,7 +22,7 @@ SHEDDABLE_PRIORITY = -1
 """The highest priority of a request that declares itself sheddable."""
 
 MAX_LOGGED = 100
-"""Characters of a client's text in the log."""
+"""Most characters of a client's text in the log."""
 
 
 def find_destination(
@@ -31,14 +31,14 @@ def find_destination(
     """Where a request goes.
 
     Args:
-        view: the pools now.
-        model: that is asked for if the request names no adapter.
-        adapter: that the request names.
-        draw: decides between weights.
-        scheduler: knows which adapters servers reported.
+        view: the current pools.
+        model: the model to use if the request names no adapter.
+        adapter: the adapter that the request names.
+        draw: chooses by weight.
+        scheduler: knows which adapters servers have reported.
 
     Raises:
-        NotFound: no route leads to it.
+        NotFound: no route leads to the model or adapter.
     """
     asked = adapter or model
     found = view.resolve(asked, draw, scheduler)
@@ -47,7 +47,7 @@ def find_destination(
         is_free = adapter is not None and adapter not in view.catalogue.models
         is_adapter = is_free and found.model not in view.served.get(found.pool, ())
         return msgspec.structs.replace(found, adapter=found.model) if is_adapter else found
-    # Without resources no configuration lists the models: the servers answer 404 for unknown ones.
+    # Without resources, no configuration lists the models, and the servers answer 404 for unknown ones.
     if len(view.catalogue.pools) == 1 and not (adapter and view.catalogue.models):
         return Destination(next(iter(view.catalogue.pools)), asked, adapter)
     what = "adapter" if adapter else "model"
@@ -55,22 +55,22 @@ def find_destination(
 
 
 class Order(Struct, eq=False):
-    """A request on its way.
+    """A request on its way through the servers.
 
     Attributes:
-        request: as it came.
-        model: as its client named it.
-        destination: where the catalogue sent it.
+        request: the request, unchanged.
+        model: the model as the client named it.
+        destination: where the catalogue sends it.
         wanted: the request for the scheduler.
         body: the body for the servers.
-        arrived_at: on the scheduler's clock.
-        tried: the addresses of the servers that were asked, and are not asked again.
-        loaded: addresses of the servers that were believed to have the adapter when they were asked.
-        lost: addresses of those among them that answered 404. If no other server is left, they reload it, once.
-        is_second_round: whether servers that lost its adapter are asked again.
-        left: the servers not asked yet at the last pick, including the one picked then.
-        unreachable: servers that were left out as unreachable.
-        records: the records of each attempt, in order.
+        arrived_at: when it arrived, on the scheduler's clock.
+        tried: addresses of the servers that were tried. They are not tried again.
+        loaded: addresses of tried servers that had confirmed the adapter before.
+        lost: addresses of those among them that answered 404. If no other server is left, each is tried again once.
+        is_second_round: whether servers that lost the adapter are tried again.
+        left: the servers that were not tried yet at the last pick, including the one picked then.
+        unreachable: the number of servers that were left out as unreachable.
+        records: the record of each attempt, in order.
     """
 
     request: TextCompletionRequest
@@ -88,17 +88,17 @@ class Order(Struct, eq=False):
     records: list[RequestRecord] = field(default_factory=list)
 
     def note_asked(self, endpoint: Endpoint) -> None:
-        """Note that a server is asked, and name it in the record of the call."""
+        """Note that a server is tried, and name it in the record of the call."""
         self.tried.add(endpoint.address)
         name_server(endpoint.name)
 
     def note_lost(self, address: str) -> None:
-        """Remember that the server there does not have the adapter, if it was said to have it."""
+        """Note that the server at an address does not have the adapter, if it had confirmed it before."""
         if address in self.loaded and not self.is_second_round:
             self.lost.add(address)
 
     def begin_second_round(self) -> None:
-        """Let the servers that lost the adapter be asked once more."""
+        """Let the servers that lost the adapter be tried once more."""
         if self.lost:
             self.tried -= self.lost
             self.lost.clear()
@@ -106,30 +106,30 @@ class Order(Struct, eq=False):
 
     @property
     def is_spent(self) -> bool:
-        """Whether as many servers were asked as its route allows."""
+        """Whether as many servers were tried as the route allows."""
         most = self.destination.failure.max_attempts
         return most is not None and len(self.records) >= most
 
     @property
     def route(self) -> str:
-        """The route whose times are compared, or the model where there is none."""
+        """The route with which times to a first token are compared; the model if there is no route."""
         return self.destination.route or self.destination.model
 
     @property
     def facts(self) -> RequestFacts:
-        """The board's record of the next attempt."""
+        """The facts about the next attempt, for the board."""
         size, servers = len(self.body), len(self.left)
         return RequestFacts(trace.find_request(), self.model, self.destination, size, servers, self.unreachable)
 
     @property
     def last(self) -> RequestRecord:
-        """The attempt that answered; if none did, the newest."""
+        """The attempt that answered; if none did, the newest one."""
         begun = (each for each in self.records if each.first_at is not None and each.outcome != LOST)
         return next(begun, self.records[-1])
 
 
 def describe(request: TextCompletionRequest, view: PoolView, to: Destination, prompt: Prompt) -> InstanceRequest:
-    """The request for the scheduler. The server streams, whatever the client asked for."""
+    """The request for the scheduler. The server always streams, whatever the client asked for."""
     return InstanceRequest(
         model=view.find_base(to),
         adapter=to.adapter,
@@ -145,21 +145,21 @@ def describe(request: TextCompletionRequest, view: PoolView, to: Destination, pr
 
 
 def name_model(body: bytes, configured: str, model: str) -> bytes:
-    """The body of a request for another model, which is its first member."""
+    """The body of a request with another `model`, which is its first member."""
     if model == configured:
         return body
     return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
 
 
 def settle(order: Order, first: RequestRecord, *, won: bool, now: float) -> None:
-    """Note which of two attempts lost, if there are two, before it is cancelled."""
+    """If there are two attempts, note which one lost, before it is cancelled."""
     newest = order.records[-1]
     if newest is not first:
         (newest if won else first).lose(now)
 
 
 def explain_order(order: Order) -> None:
-    """One line for a request, without anything of its prompt or its answer."""
+    """Write one line about a request to the log. It contains nothing of its prompt or answer."""
     last = order.last
     log.info(
         "pool.request",

@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> the server that the scheduler picks, another one if that fails -> LlmChunks."""
+"""TextCompletionRequest -> the server that the scheduler picks, or another one if that fails -> LlmChunks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -38,15 +38,15 @@ log = structlog.get_logger()
 _PROMPT = msgspec.json.Decoder(PromptFields)
 
 LACKED_SECONDS = 60.0
-"""How long the pool's model is not announced after no server had it; the same for a server and an adapter."""
+"""How long the pool's model is not announced after no server had it; the same for an adapter at a server."""
 MAX_ANNOUNCED = 1_000
-"""Adapters of routes that are announced, as many as a local model may have; the others need the model's name too."""
+"""Most adapters of routes that are announced, as many as for a local model; others need the model's name too."""
 
 
 class Pool(ChatCompletions[PoolOptions]):
     """One model and its adapters over many servers with OpenAI's API.
 
-    A request that fails before anything of its answer was shown goes to another server, never twice to the same.
+    A request that fails before any output was sent goes to another server, and never to the same one twice.
     """
 
     features: frozenset[Feature] = ChatCompletions.features | {"adapter"}
@@ -59,13 +59,13 @@ class Pool(ChatCompletions[PoolOptions]):
         connection: KeyedConnection[PoolConnection],
         watcher: PoolWatcher | None = None,
     ) -> None:
-        # No request that needs another operation than an answer, which `_ask` sends, comes as far as the connection.
+        # The connection gets only answer requests, which `_ask` sends. No other operation reaches it.
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
-        # A worker process, which only writes requests, has no loop and follows no pools.
+        # A worker process only encodes requests: it has no event loop, and follows no pools.
         self._now = _stand_still if watcher is None else asyncio.get_running_loop().time
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         scheduler = Scheduler(options.policy, options.admission, random=self._random)
-        # The page is at the same address, which speaks TLS or does not.
+        # The load page is at the same address, so it is served over TLS if the API is.
         scrape = msgspec.structs.replace(options.scrape, tls=options.https or options.scrape.tls)
         watched = watcher or PoolWatcher(PoolSources())
         pools = FollowedPools(watched, scheduler, scrape if options.scraped else None, options.kv_events)
@@ -81,7 +81,7 @@ class Pool(ChatCompletions[PoolOptions]):
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
         self._lacks_model_until = 0.0
-        # Bound once: a line that the level leaves out then costs next to nothing.
+        # Bind once: then a line that the log level suppresses costs next to nothing.
         self._log = log.bind()
 
     @classmethod
@@ -103,7 +103,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     @property
     def view(self) -> PoolView:
-        """The pools now."""
+        """The current pools."""
         return self._picker.pools.view
 
     @property
@@ -170,7 +170,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The answer of the first server that begins one, with a second attempt beside one that is slow to begin."""
+        """The answer of the first server that begins one. If a server is slow to begin, a second one is tried too."""
         order = self._make_order(request)
         failed: TgError | None = None
         try:
@@ -207,10 +207,10 @@ class Pool(ChatCompletions[PoolOptions]):
                 explain_order(order)
 
     async def _pick(self, order: Order, failed: TgError | None) -> Pick:
-        """The server of the next attempt, which may have to wait for one.
+        """The server for the next attempt; the request may have to wait for one.
 
         Raises:
-            TgError: there is none; `failed`, if an attempt failed before.
+            TgError: there is no server; `failed`, if an attempt failed before.
         """
         if failed is not None:
             if not self._find_left(order):
@@ -235,10 +235,10 @@ class Pool(ChatCompletions[PoolOptions]):
         return made
 
     def _find_delay(self, order: Order) -> float | None:
-        """Seconds after which a second server is asked; None = never.
+        """Seconds after which a second server is tried; None = never.
 
-        A model server only writes text, so asking two servers changes only the cost. Requests for several answers, and
-        sheddable requests, are not asked twice.
+        A model server only generates text, so a second attempt changes nothing but the cost. Requests for several
+        answers, and sheddable requests, get no second attempt.
         """
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
         if not is_single or len(order.left) < 2 or order.is_spent:
@@ -247,7 +247,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, PassOn | None] | None:
         left = self._find_left(order)
-        # If the route sets a hedging delay, the operator has accepted what it costs.
+        # If the route itself sets a hedging delay, its operator has accepted the cost.
         if not left or not (order.destination.failure.hedging_delay or self._hedging.spend()):
             return None
         began = perf_counter()
@@ -263,7 +263,7 @@ class Pool(ChatCompletions[PoolOptions]):
     async def _attempt(
         self, pick: Pick, order: Order, record: RequestRecord
     ) -> AsyncGenerator[LlmChunk, PassOn | None]:
-        """The answer of one server. However the answer ends, its placement is released."""
+        """The answer of one server. However it ends, its placement is released."""
         self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         chunks = self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
         attempt = Attempt(pick.placement, record, self._now)
@@ -287,7 +287,7 @@ class Pool(ChatCompletions[PoolOptions]):
             attempt.end()
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
-        """The answer, whose header may have the server's load."""
+        """Send the request. The answer's header may report the server's load."""
         if order.destination.adapter is not None and order.destination.route:
             await self._picker.loader.load(pick.endpoint, order.destination.adapter, connection.load)
             if self._picker.loader.has(pick.endpoint, order.destination.adapter):
@@ -299,9 +299,9 @@ class Pool(ChatCompletions[PoolOptions]):
         return answer
 
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
-        """The servers of the pool now that were not asked, without unreachable ones."""
+        """The servers of the pool that were not tried yet, without unreachable ones."""
         members = self.view.members.get(order.destination.pool, ())
-        # This is mostly the pool's own tuple, for which the scheduler has cached its result.
+        # This is usually the pool's own tuple, for which the scheduler has cached its result.
         order.left = eligible = self._picker.pools.find_eligible(members)
         if order.tried:
             order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]

@@ -1,4 +1,4 @@
-"""What pickers of model servers show: metrics under published names, and the reasons for the last picks."""
+"""What pickers of model servers publish: metrics under published names, and the reasons for the last picks."""
 
 from tg_picker.status.instances_status import (
     AdapterStatus,

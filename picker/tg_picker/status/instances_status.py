@@ -1,4 +1,4 @@
-"""Boards -> page and JSON of `/instances`: the records that it shows. No prompt, no key, no user."""
+"""Boards -> page and JSON of `/instances`: the records that they show. They contain no prompt, key or user."""
 
 from typing import Literal
 
@@ -10,9 +10,9 @@ class AdapterStatus(Struct, frozen=True):
 
     Attributes:
         name: the name of the adapter.
-        requests: placed there for it and not ended.
-        loaded: where it is, as the server tells; "believed" = by our own placements.
-        idle_seconds: since its last request was placed, or told of; 0 = the server tells that it is in use.
+        requests: requests for it that were placed on the server and have not ended.
+        loaded: where the server has it, by its own report; "believed" = by our own placements.
+        idle_seconds: seconds since its last request was placed or reported; 0 = the server reports that it is in use.
     """
 
     name: str
@@ -25,23 +25,23 @@ class ServerStatus(Struct, frozen=True):
     """A model server. None = not reported.
 
     Attributes:
-        name, address: as configured.
-        state: `unreachable` is picked only if there is no other.
-        problem: why its load cannot be read; "" = it can, or nobody reads it.
-        models: base models; empty = any.
-        requests: placed there and not ended, by our own count.
+        name, address: the server's name and address, as configured.
+        state: an `unreachable` server is picked only if there is no other.
+        problem: why its load cannot be read; "" = it can be, or it is not read.
+        models: base models that it serves; empty = any.
+        requests: requests placed there that have not ended, by our own count.
         unstarted: those of them without a first token.
         uncached_tokens: tokens of their prompts that it has to compute.
-        queued, running: as it tells.
-        kv_usage: share of its KV cache in use, as it tells.
-        report_age_seconds: since it told that.
-        adapter_slots: adapters that it takes.
-        adapters: the last used ones, at most MAX_ADAPTERS_SHOWN.
-        adapters_loaded: how many it probably has loaded.
+        queued, running: its requests, as it reports them.
+        kv_usage: the share of its KV cache in use, as it reports it.
+        report_age_seconds: seconds since that report.
+        adapter_slots: adapters that fit.
+        adapters: the most recently used adapters, at most MAX_ADAPTERS_SHOWN.
+        adapters_loaded: how many adapters it probably has loaded.
         cached_blocks: blocks of prompts that it has cached.
-        cache_source: `exact` = it tells all that it has, `partial` = some of what it told was missed, `believed` = by
+        cache_source: `exact` = it reports its whole cache, `partial` = some of its reports were missed, `believed` = by
             our own placements.
-        output_token_seconds: from a token of an answer to the next, as learnt.
+        output_token_seconds: seconds from one token of an answer to the next, as learnt.
     """
 
     name: str
@@ -69,7 +69,7 @@ class PoolStatus(Struct, frozen=True):
 
     Attributes:
         name: the name of the pool.
-        saturation: 1 = full, as admission counts it; None = it has no server.
+        saturation: how full it is, as admission counts it; 1 = full, None = it has no server.
         servers: its members.
     """
 
@@ -82,14 +82,15 @@ class RouteStatus(Struct, frozen=True):
     """How a route meets an objective.
 
     Attributes:
-        route: its name.
-        objective: which latency.
-        seconds: that it may take.
-        promised_share: the share of requests that must take no longer.
-        requests: requests answered since the process began.
-        kept_share: the share of these that took no longer; None = there were none.
-        recent_requests: of the last minute, those that were refused or left too late among them; 0 = nobody watches.
-        recent_share: the share of these that took no longer; None = there were none.
+        route: the name of the route.
+        objective: the kind of latency.
+        seconds: the latency that the objective allows.
+        promised_share: the share of requests that must not exceed it.
+        requests: requests that were answered since the process began.
+        kept_share: the share of these that did not exceed it; None = there were no requests.
+        recent_requests: requests of the last minute, including those that were refused or whose client waited too long;
+            0 = nobody counts them.
+        recent_share: the share of these that did not exceed it; None = there were no requests.
     """
 
     route: str
@@ -103,12 +104,12 @@ class RouteStatus(Struct, frozen=True):
 
 
 class QueueStatus(Struct, frozen=True):
-    """Requests that wait for a place, of one priority.
+    """Requests of one priority that wait for a server.
 
     Attributes:
-        pool: where they want to go.
-        priority: the priority of all of them.
-        requests: how many.
+        pool: the pool in which they wait.
+        priority: their priority.
+        requests: their number.
         oldest_seconds: how long the first of them has waited.
         bytes: bytes of their bodies.
     """
@@ -121,22 +122,22 @@ class QueueStatus(Struct, frozen=True):
 
 
 class DecisionStatus(Struct, frozen=True):
-    """Why a request went where it did.
+    """A decision, and why it was made.
 
     Attributes:
-        seconds_ago: when.
-        request: its id; "" = none.
-        model: as the client named it.
-        target: as the server was asked.
-        adapter: the same, if it is one.
-        pool, route: where the catalogue sent it; "" = nowhere, none.
-        priority: higher goes first.
-        prompt_tokens: estimated.
-        server: where it went; "" = it was refused.
-        reasons: sentences.
-        outcome: how it ended; "running" = it did not yet.
-        first_token_seconds, seconds: until the first token, until the end; None = not yet, or never.
-        output_tokens: as the server counted.
+        seconds_ago: seconds since the decision.
+        request: the request's id; "" = none.
+        model: the model as the client named it.
+        target: the model as the server names it.
+        adapter: the same name if it is an adapter.
+        pool, route: where the catalogue sent it; "" = nowhere, and no route.
+        priority: the request's priority; higher goes first.
+        prompt_tokens: estimated tokens of the prompt.
+        server: the server that got it; "" = it was refused.
+        reasons: the reasons, as sentences.
+        outcome: how it ended; "running" = it has not ended yet.
+        first_token_seconds, seconds: until the first token, and until the end; None = not yet, or never.
+        output_tokens: tokens of the answer, as the server counted them.
     """
 
     seconds_ago: float

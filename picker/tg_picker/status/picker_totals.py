@@ -1,4 +1,4 @@
-"""Records of requests -> metrics: what all pickers of this process counted since it began."""
+"""Records of requests -> metrics: the counts of all pickers of this process since it began."""
 
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ ERROR_CODES: Final[Mapping[int, str]] = {
     429: "ResourceExhausted",
     503: "ServiceUnavailable",
 }
-"""The published words for statuses; the others are a server's."""
+"""Published names of errors by status; for other statuses the error counts as a server's."""
 DISPATCHED: Final = "Dispatched"
 OUTCOMES: Final[Mapping[str, str]] = {
     "saturated": "RejectedCapacity",
@@ -29,24 +29,24 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "expired": "EvictedTTL",
     "displaced": "EvictedOther",
 }
-"""The published outcomes of waiting, by our reasons; all other reasons are `RejectedOther`."""
+"""Published outcomes of waiting, by our reasons; every other reason is `RejectedOther`."""
 MAX_NOTED: Final = 64
-"""How many requests, and ends of requests, are collected before they are counted, off the way of a pick."""
+"""How many begun or ended requests are collected before they are counted, so that counting delays no pick."""
 _NOWHERE: Final = Destination("", "")
 
 
 class PickerTotals:
-    """Counts of a process.
+    """The counts of a process.
 
-    The totals of a closed pool stay, since a counter never goes back. Call `settle` before reading them.
+    The counts of a closed pool remain, because a counter may not decrease. Call `settle` before reading them.
 
     Args:
-        is_configured: whether an operator named this model or adapter; clients' names are bounded.
+        is_configured: whether an operator named a model or adapter; the number of other names is bounded.
 
     Attributes:
-        registry: what is counted of requests and picks, under the new names.
-        routes: by route and kind of promise, as it was when the last answer ended, how many answers kept it.
-        answers: by route.
+        registry: the metrics of requests and picks, under the new names.
+        routes: by route and kind of objective, how many answers met the objective that was current when they ended.
+        answers: the number of answers by route.
     """
 
     def __init__(self, is_configured: Callable[[str], bool]) -> None:
@@ -73,18 +73,18 @@ class PickerTotals:
         self._adapter_picks = metrics.ADAPTER_PICKS.counter(self.registry)
 
     def begin(self, record: RequestRecord) -> None:
-        """Count a decision, and of a pick later the end."""
+        """Count a decision; if it is a pick, its end is counted later."""
         record.on_end = partial(self._note, self._count_ended)
         self._note(self._count_begun, record)
 
     def refuse(self, record: RequestRecord) -> None:
-        """Count a request that was refused before anything was picked."""
+        """Count a request that was refused before a server could be picked."""
         model = self._find(record)
         self._count_request(record, model)
         self._count_error(record, model)
 
     def settle(self) -> None:
-        """Count what was noted."""
+        """Count the collected records."""
         noted, self._noted = self._noted, []
         for count, record in noted:
             count(record)
@@ -108,7 +108,7 @@ class PickerTotals:
         else:
             self._count_error(record, model)
             for slo in destination.slos:
-                # A route whose requests are all refused is shown as well.
+                # Show a route even if all its requests are refused.
                 self._find_route(destination.route, slo)
         self._count_wait(record)
         self._count_pick(record.endpoint)
@@ -126,12 +126,12 @@ class PickerTotals:
         if record.request.prompt_tokens:
             self._hit_ratios.observe(record.cached_tokens / record.request.prompt_tokens)
             self._hit_bytes.observe(record.cached_tokens * CHARACTERS_PER_TOKEN)
-        # Use the label of its beginning, even if an operator has configured its model since.
+        # Use the labels under which its beginning was counted, even if its model was configured since.
         model = record.counted_as
         self._running.labels(model[0]).dec()
         if record.failed:
             self._count_error(record, model)
-        # Only answered requests have distributions: failures of made-up names stay cheap.
+        # Only answered requests are in the distributions, so that failures with invented names stay cheap.
         if record.outcome == ANSWERED:
             self._count_answer(record, model)
 
@@ -139,7 +139,7 @@ class PickerTotals:
         usage, first, pace = record.usage, record.first_token_seconds, record.output_token_seconds
         seconds, tokens = record.seconds or 0.0, (usage.output_tokens if usage else None) or None
         amounts = {
-            # For an answer that came whole, the first token was not observed.
+            # The first token of an answer that came whole was not observed.
             "request_ttft_seconds": first,
             "request_streaming_tpot_seconds": pace,
             "request_duration_seconds": seconds,
@@ -176,7 +176,7 @@ class PickerTotals:
             self._picks.labels("success", name, port).inc()
 
     def _count_wait(self, record: RequestRecord) -> None:
-        # Without a body it goes past the queue.
+        # A request without a body does not pass through the queue.
         if record.facts.destination is not None and record.waited is not None:
             refused = OUTCOMES.get(record.reasons[0], "RejectedOther") if record.endpoint is None else ""
             outcome = refused or DISPATCHED
@@ -184,6 +184,6 @@ class PickerTotals:
             self._decided.labels(outcome, record.request.priority).inc()
 
     def _find(self, record: RequestRecord) -> tuple[str, str]:
-        """The labels of its model, as the client names it and as the server does."""
+        """The labels of its model: as the client names it, and as the server names it."""
         facts, bound = record.facts, self._models.bound
         return bound(facts.model), bound((facts.destination or _NOWHERE).model)

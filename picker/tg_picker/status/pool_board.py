@@ -1,4 +1,4 @@
-"""Door or pool provider -> page and metrics: one picker's knowledge and last decisions."""
+"""Door or pool provider -> page and metrics: one picker's state and its last decisions."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -11,12 +11,12 @@ from tg_picker.status.picker_totals import PickerTotals
 from tg_picker.status.request_record import RequestFacts, RequestRecord
 
 MAX_DECISIONS: Final = 200
-"""Decisions that are remembered with their reasons."""
+"""Decisions that are kept with their reasons."""
 _NO_REQUEST: Final = InstanceRequest()
 
 
 class ShownPools(Protocol):
-    """The pools of a picker; `tg_picker.pools.followed_pools` has those that are followed."""
+    """The pools of a picker; `tg_picker.pools.followed_pools` implements it."""
 
     @property
     def view(self) -> PoolView:
@@ -32,17 +32,17 @@ class ShownPools(Protocol):
 
 
 class PoolBoard:
-    """Told each decision and its end; read by the page and by the metrics. It belongs to one event loop.
+    """Is notified of each decision and of its end. The page and the metrics read it. It belongs to one event loop.
 
     Args:
-        name: the name of the picker, for the page.
-        policy: the name of the rule that picks.
-        scheduler: whose servers are shown.
-        pools: as they are now.
-        clock: the scheduler's, in seconds.
-        totals: what is counted for the process.
-        queues: the requests that wait for a place, by priority.
-        attainment: how each route met its objectives in the last minute, by its name.
+        name: the picker's name, for the page.
+        policy: the name of the policy that picks.
+        scheduler: the scheduler whose servers are shown.
+        pools: the current pools.
+        clock: the scheduler's clock, in seconds.
+        totals: the counts of the process.
+        queues: returns the requests that wait, by pool and priority.
+        attainment: returns by route how it met its objectives in the last minute.
 
     Attributes:
         decisions: the last MAX_DECISIONS, the oldest first.
@@ -80,18 +80,18 @@ class PoolBoard:
         again: bool = False,
         arrived_at: float | None = None,
     ) -> RequestRecord:
-        """Take a decision. For a pick, report the end to the record.
+        """Record a decision. If it is a pick, report the end to the returned record.
 
         Args:
-            facts: what the door knows of the request.
-            request: what the scheduler was told.
-            made: what it decided.
-            seconds: that this took.
+            facts: what the door knows about the request.
+            request: the request that the scheduler got.
+            made: the decision.
+            seconds: how long the decision took.
             again: whether it is another attempt at a request that was recorded before.
-            arrived_at: when the request came, on the board's clock, if it waited for a server; None = now.
+            arrived_at: when the request arrived, on the board's clock, if it waited for a server; None = now.
         """
         now = self.clock()
-        # A further attempt did not wait since the request came.
+        # For another attempt, the time since the request arrived is not a wait.
         record = RequestRecord.make(facts, request, made, now if again or arrived_at is None else arrived_at)
         record.pick_seconds = seconds
         record.waited = None if again else now - record.picked_at
@@ -100,7 +100,7 @@ class PoolBoard:
         return record
 
     def refuse(self, facts: RequestFacts, made: Rejection) -> None:
-        """Take a refusal of a request that had no servers to pick from: its model is unknown."""
+        """Record the refusal of a request that had no servers to pick from, because its model is unknown."""
         record = RequestRecord.make(facts, _NO_REQUEST, made, self.clock())
         self.decisions.append(record)
         self.totals.refuse(record)
@@ -116,9 +116,9 @@ class PoolBoard:
 
 
 def read_recent(boards: Iterable[PoolBoard]) -> dict[tuple[str, str], Attained]:
-    """Route and kind of promise -> how it was kept, over all boards.
+    """By route and kind of objective: how many requests met it recently, over all boards.
 
-    Objectives without a counted request are left out.
+    An objective without a counted request is left out.
     """
     found: dict[tuple[str, str], Attained] = {}
     for board in boards:

@@ -1,4 +1,4 @@
-"""Pickers of a process -> its pages: all boards, and what they counted together."""
+"""Pickers of a process -> its pages and metrics: all boards, and their common counts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -49,19 +49,19 @@ OLDER: Final[Mapping[str, str]] = {
     "flow_control_queue_bytes": "inference_extension_flow_control_queue_bytes",
     "flow_control_request_queue_duration_seconds": ("inference_extension_flow_control_request_queue_duration_seconds"),
 }
-"""The older name of each, by what follows `llm_d_epp_` in the new one.
+"""Older names of metrics, by the part of the new name after `llm_d_epp_`.
 
-The names and labels are those of llm-d-router (`llm_d_epp_*`, as of ebab6879) and of the Gateway API Inference
+Names and labels are those of llm-d-router (`llm_d_epp_*`, as of ebab6879) and of the Gateway API Inference
 Extension (`inference_*`), where ours mean the same.
 """
 OLDER_LABELS: Final[Mapping[str, str]] = {"endpoint_name": "pod_name", "model_server_endpoint": "model_server_pod"}
 
 
 class PoolBoards(Collector):
-    """The boards that are shown. Its metrics appear with the first one: a process without pools has none.
+    """The boards that are shown. Metrics appear with the first board, so a process without pools has none.
 
     Args:
-        registry: that exports the metrics.
+        registry: the registry that exports the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
@@ -72,12 +72,12 @@ class PoolBoards(Collector):
 
     @property
     def shown(self) -> tuple[PoolBoard, ...]:
-        """The boards that are shown now, the oldest first."""
+        """The boards that are currently shown, the oldest first."""
         return tuple(self._shown)
 
     @property
     def totals(self) -> PickerTotals:
-        """The counts until now."""
+        """The counts so far."""
         self._totals.settle()
         return self._totals
 
@@ -100,7 +100,7 @@ class PoolBoards(Collector):
         yield from add_older(chain(self.totals.registry.collect(), self._routes(), self._boards_now()))
 
     def _boards_now(self) -> Iterator[Metric]:
-        # The commit that an installed package was made of is not known.
+        # An installed package does not know the commit from which it was built.
         builds = [(("", _BUILD), 1.0)] if self.shown else []
         yield metrics.INFO.family(builds)
         pools = find_pools(self.shown)
@@ -122,7 +122,7 @@ class PoolBoards(Collector):
 
 
 def add_older(families: Iterable[Metric]) -> Iterator[Metric]:
-    """Each family, without the times at which its series began, and once more under its older name if it has one."""
+    """Each family without its `_created` samples, and again under its older name if it has one."""
     for family in families:
         family.samples = [each for each in family.samples if not each.name.endswith("_created")]
         yield family

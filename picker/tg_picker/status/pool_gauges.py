@@ -1,4 +1,4 @@
-"""Schedulers -> Prometheus: what is known of servers now. It is read when somebody asks, so a pick pays nothing."""
+"""Schedulers -> Prometheus: the current state of servers. It is read at each scrape, so it costs a pick nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,19 +29,19 @@ class PoolState(Struct, frozen=True):
 
     @property
     def reachable(self) -> int:
-        """Servers that answered, or of which nothing is known."""
+        """The number of servers that answered, or about which nothing is known."""
         unreachable = self.board.pools.unreachable
         return sum(state.endpoint.address not in unreachable for state in self.states)
 
     @property
     def figures(self) -> LivePool:
-        """Its row of the live view."""
+        """The pool's row in the live view."""
         running, queued = (sum(map(attrgetter(name), self.states)) for name in ("requests", "queued"))
         return LivePool(len(self.servers), self.reachable, running, queued)
 
 
 def find_pools(boards: Sequence[PoolBoard]) -> list[PoolState]:
-    """All pools. Two boards may have pools of one name, but a page may have a series only once."""
+    """All pools. Two boards may have pools of the same name, but a page may show a series only once."""
     found: dict[str, PoolState] = {}
     for board in boards:
         board.scheduler.expire(board.clock())
@@ -66,7 +66,7 @@ def pool_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
 
 
 def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
-    """Requests that wait for a place, and their bytes."""
+    """Waiting requests, and their bytes."""
     requests: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for board in boards:
@@ -78,7 +78,7 @@ def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
 
 
 def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
-    """The waiting and running requests of each server, and its probable adapters and prompts."""
+    """The waiting and running requests of each server, and the adapters and prompts that it probably has."""
     servers = [((pool.name, name), state) for pool in pools for name, state in pool.servers]
     yield metrics.SERVER_QUEUE.family((key, state.queued) for key, state in servers)
     yield metrics.PLACED.family((key, state.requests) for key, state in servers)
@@ -94,7 +94,7 @@ def _adapter_gauge(servers: Iterable[tuple[tuple[str, str], ServerState]]) -> Me
     found: Counter[tuple[str, str]] = Counter()
     for (pool, _), state in servers:
         found.update((pool, make_printable(adapter)) for adapter in state.adapters.used_at)
-    # Names come from clients where no route names the adapters. Only the most widespread ones are shown.
+    # If no route names the adapters, clients do. So show only the most widespread ones.
     return metrics.HOLDERS.family(found.most_common(MAX_LABEL_VALUES))
 
 

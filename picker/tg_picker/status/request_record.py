@@ -11,15 +11,15 @@ from tg_picker.pools import Destination
 
 
 class RequestFacts(Struct, frozen=True):
-    """A request that was picked a server for, or refused.
+    """The facts about a request for which a server was picked, or which was refused.
 
     Attributes:
-        request: its id; "" = none.
-        model: as the client named it.
-        destination: where the catalogue sent it; None = nothing is known of its model.
+        request: the request's id; "" = none.
+        model: the model as the client named it.
+        destination: where the catalogue sent it; None = nothing is known about its model.
         body_bytes: bytes of its body.
-        eligible: servers that it could go to.
-        unreachable: servers of its pool that were left out, since nobody can reach them.
+        eligible: the number of servers that it could go to.
+        unreachable: the number of servers of its pool that were left out as unreachable.
     """
 
     request: str = ""
@@ -36,29 +36,29 @@ ANSWERED, LEFT, REFUSED, LOST = "answered", "ended early", "refused", "another s
 
 
 class RequestRecord(Struct, eq=False):
-    """Its calls may come in any order and any number of times: each counts once. Its attributes are for reading.
+    """The record of one request. Its methods may be called in any order and repeatedly: each counts once.
 
     Attributes:
-        facts: what the door knows.
-        request: what the scheduler was told, without the prefix.
-        picked_at: on the board's clock.
+        facts: what the door knows about the request.
+        request: the request that the scheduler got, without the prefix.
+        picked_at: when it was picked, on the board's clock.
         first_at: when the answer began; None = not yet, or it comes whole.
         ended_at: when it ended; None = not yet.
         endpoint: the server that was picked; None = none.
         server: the name of the server that answers; "" = none.
-        reasons: the policy's, or that of a refusal.
+        reasons: the policy's reasons, or the reason of a refusal.
         cached_tokens: tokens of the prompt that the server probably has in its cache.
         loads: whether the server has to load the adapter first.
         moved: whether another server than the picked one answers.
-        status: HTTP's, as far as it is known; 0 = not.
+        status: the HTTP status; 0 = not known yet.
         outcome: how it ended; "" = not yet.
-        failed: whether it ended by an error.
-        usage: what the server counted.
-        began: whether something of the answer came.
-        pick_seconds: what the decision took.
-        waited: seconds from the request to the decision; None = another attempt was recorded before.
+        failed: whether it ended with an error.
+        usage: the server's token counts.
+        began: whether a part of the answer arrived.
+        pick_seconds: how long the decision took.
+        waited: seconds from the request to the decision; None = an earlier attempt was recorded.
         counted_as: the labels of its model, under which both its beginning and its end are counted.
-        on_end: is told of the end of a request that was picked a server for; None = nobody.
+        on_end: called at the end of a request for which a server was picked; None = nobody.
     """
 
     facts: RequestFacts
@@ -84,8 +84,8 @@ class RequestRecord(Struct, eq=False):
 
     @classmethod
     def make(cls, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> Self:
-        """The record of a decision."""
-        # The fingerprint of a long prompt has thousands of blocks.
+        """Create the record of a decision."""
+        # Drop the fingerprint, because that of a long prompt has thousands of blocks.
         request = replace(request, prefix=_NO_PREFIX)
         if isinstance(made, Rejection):
             reasons, status = (made.reason,), made.status
@@ -97,17 +97,17 @@ class RequestRecord(Struct, eq=False):
 
     @property
     def first_token_seconds(self) -> float | None:
-        """From the pick to the first token, to the microsecond; None = there was none yet."""
+        """Seconds from the pick to the first token, to the microsecond; None = there was none yet."""
         return None if self.first_at is None else round(self.first_at - self.picked_at, 6)
 
     @property
     def seconds(self) -> float | None:
-        """From the pick to the end, to the microsecond; None = it is not over."""
+        """Seconds from the pick to the end, to the microsecond; None = it has not ended."""
         return None if self.ended_at is None else round(self.ended_at - self.picked_at, 6)
 
     @property
     def output_token_seconds(self) -> float | None:
-        """From a token to the next, on average; None = not known."""
+        """Average seconds from one token to the next; None = not known."""
         tokens = None if self.usage is None else self.usage.output_tokens
         if not tokens or tokens < 2 or self.first_at is None or self.ended_at is None:
             return None
@@ -122,18 +122,18 @@ class RequestRecord(Struct, eq=False):
         self.status = status
 
     def first_token(self, now: float) -> None:
-        """Note that the answer began. The first piece of a whole one is not its first token."""
+        """Note that the answer began. The first piece of an answer that comes whole is not its first token."""
         if self.first_at is None and self.ended_at is None:
             self.began = True
             self.first_at = now if self.request.streamed else None
 
     def end(self, usage: InstanceUsage | None, now: float, outcome: str = "") -> None:
-        """Note that the request is over.
+        """Note that the request has ended.
 
         Args:
-            usage: what the server counted; None = nothing was told.
+            usage: the server's token counts; None = it reported none.
             now: on the board's clock.
-            outcome: how; "" = as the status says, and whether the answer began.
+            outcome: how it ended; "" = derive that from the status, and from whether the answer began.
         """
         if self.ended_at is not None:
             return
@@ -146,13 +146,13 @@ class RequestRecord(Struct, eq=False):
             self.on_end(self)
 
     def lose(self, now: float) -> None:
-        """Note that it is over, since another attempt at the same request was faster. It may have ended already."""
+        """Note that it ended because another attempt at the same request was faster. It may have ended already."""
         outcome = "" if self.failed else LOST
         self.end(None, now, outcome)
         self.outcome = outcome or self.outcome
 
     def fail(self, kind: str, status: int, now: float) -> None:
-        """Note that the request is over, by an error of this kind and status."""
+        """Note that the request ended with an error of this kind and status."""
         if self.ended_at is None:
             self.failed, self.status = True, status
             self.end(None, now, kind)

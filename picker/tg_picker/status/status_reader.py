@@ -1,4 +1,4 @@
-"""Boards -> status: what is known at this moment, in records for a page or JSON, and reasons in sentences."""
+"""Boards -> status: the current knowledge as records for a page or JSON, and the reasons as sentences."""
 
 import re
 from typing import Final
@@ -23,7 +23,7 @@ _WORDS: Final = tuple(
     for pattern, words in (
         (
             r"cost ([\d.]+) s",
-            "the lowest predicted wait: {0} s until the first token, with what this costs other requests",
+            "the lowest predicted wait: {0} s until the first token, including what it costs other requests",
         ),
         (r"score ([\d.]+)", "the highest score of the policy: {0}"),
         (r"requests (\d+)", "the fewest requests: {0}"),
@@ -31,30 +31,30 @@ _WORDS: Final = tuple(
         (r"adapters (\d+)", "{0} adapters in use there"),
         (r"adapter (?:loaded|active)", "the adapter is loaded there"),
         (r"adapter to load", "the adapter has to be loaded there first"),
-        (r"affinity", "the adapter is in use there, or a place for it is free"),
-        (r"random", "drawn by lot"),
+        (r"affinity", "the adapter is in use there, or an adapter slot is free"),
+        (r"random", "chosen at random"),
         (r"turn", "its turn"),
         (r"queue below threshold", "its queue is short"),
         (r"all queues long", "all queues are long"),
         (r"least queue", "its queue is the shortest"),
         (r"sheddable", "a request that may be refused"),
-        (r"room", "it has room"),
+        (r"room", "it has capacity"),
         (r"no-endpoints", "no server of the pool is ready"),
         (r"model-not-found", "no route, rewrite or server knows the model"),
         (r"saturated", "all servers are busy, and the request may be refused"),
         (r"queue-full", "no more requests may wait"),
-        (r"displaced", "a request that goes before it took its place in the queue"),
-        (r"expired", "it waited for a place as long as it may"),
-        (r"objective-out-of-reach", "no server can keep the promise now, and the request may be refused"),
+        (r"displaced", "a request that goes first took its place in the queue"),
+        (r"expired", "it waited for a server as long as it may"),
+        (r"objective-out-of-reach", "no server can meet the objective now, and the request may be refused"),
     )
 )
 
 MAX_ADAPTERS_SHOWN: Final = 32
-"""How many adapters of a server are listed by name."""
+"""Most adapters of a server that are listed by name."""
 
 
 def read_status(boards: PoolBoards) -> InstancesStatus:
-    """The present state of all boards. Names of clients are cut, and not escaped."""
+    """The current state of all boards. Clients' names are truncated, but not escaped."""
     return InstancesStatus(tuple(map(_read_board, boards.shown)), _read_routes(boards))
 
 

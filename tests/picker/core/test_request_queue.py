@@ -153,7 +153,7 @@ def test_a_band_of_its_own_size() -> None:
 def test_wrong_limits_say_what_to_do() -> None:
     cases = {
         "waiting: priority 3 is repeated; keep one": QueueLimits(bands=(BandLimits(3), BandLimits(3))),
-        "waiting: max_waiting of priority 3 is 8, above the 5 of all; lower it": QueueLimits(
+        "waiting: max_waiting of priority 3 is 8, above the queue's 5; lower it": QueueLimits(
             5, bands=(BandLimits(3, 8),)
         ),
     }

@@ -40,7 +40,7 @@ SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
         (
             SERVER + "[waiting]\nmax_waiting = 5\n[[waiting.bands]]\npriority = 1\nmax_waiting = 6",
             6,
-            "above the 5 of all",
+            "above the queue's 5",
         ),
         (SERVER + "[[waiting.bands]]\npriority = 1\n[[waiting.bands]]\npriority = 1", 5, "keep one"),
         (SERVER + "sources = []", 2, 'did you mean "resources"'),
@@ -58,7 +58,7 @@ SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
         (TABLE.replace("10.0.0.1", "gpu-1"), 3, "move the name gpu-1 to `names`"),
         (TABLE + "[pools.objective]\nfirst_token = 0", 6, "> 0"),
         (TABLE + "priorities = 1", 5, 'did you mean "priority"'),
-        (SERVER + TABLE, 1, "endpoints beside pools"),
+        (SERVER + TABLE, 1, "endpoints cannot stand beside pools"),
         (SERVER + "[bus]\nurl = 'memory://'", 3, "pulsar://host:port"),
         (SERVER + "[bus]\nurls = 'pulsar://a:1'", 3, "did you mean"),
     ],

@@ -71,7 +71,7 @@ def test_a_file_of_llm_d() -> None:
     [(AIBRIX, "line 6, column 5"), (LLM_D.replace("10.0.0.1", "gpu-1"), "line 5, column 3")],
 )
 def test_names_where_only_addresses_can_be_used(text: str, place: str) -> None:
-    with pytest.raises(BadRequest, match=f"^endpoints.yaml, {place}: gpu-. .*write one, or the name into `names`"):
+    with pytest.raises(BadRequest, match=f"^endpoints.yaml, {place}: gpu-. .*write one, or put the name into `names`"):
         parse_endpoint_file(text.replace("gpu-2.example", "gpu-2"), FILE, ip_only=True)
 
 
@@ -243,7 +243,7 @@ def test_a_pool_of_http2_is_refused_where_its_servers_are_asked_by_http1(files: 
     files[0].write_text(POOL.replace("spec:\n", "spec:\n  appProtocol: kubernetes.io/h2c\n"), "utf-8")
     PoolWatcher(PoolSources(resources=files[:1], endpoint_files=files[1:]))
     options = msgspec.convert({"resources": [str(files[0])], "endpoint_files": [str(files[1])]}, PoolOptions)
-    with pytest.raises(BadRequest, match=r"line 7, column 3: kubernetes.io/h2c: a provider pool speaks HTTP/1.1"):
+    with pytest.raises(BadRequest, match=r"line 7, column 3: kubernetes.io/h2c: the provider `pool` speaks HTTP/1.1"):
         PoolWatcher(options.sources("m"))
 
 

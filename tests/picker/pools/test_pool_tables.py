@@ -58,7 +58,7 @@ def test_a_model_leads_to_its_pool(config: PickConfig, model: str, destination: 
 def test_envoy_hedges_by_a_policy_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "pick.toml"
     file.write_text(FILE + "failure = { hedging_delay = 0.5 }\n", "utf-8")
-    with pytest.raises(BadRequest, match="the route batch has a hedging delay, but Envoy asks the servers; remove it"):
+    with pytest.raises(BadRequest, match="the route batch has a hedging delay, but Envoy calls the servers; remove it"):
         PoolWatcher(read_pick_config(file).make_sources(tmp_path))
 
 
@@ -82,7 +82,7 @@ def test_the_provider_reads_the_same(config: PickConfig) -> None:
     options = msgspec.convert({"pools": msgspec.to_builtins(config.pools)}, PoolOptions)
     options.endpoint("llama")
     assert PoolWatcher(options.sources("llama")).view == PoolWatcher(config.make_sources(Path())).view
-    with pytest.raises(BadRequest, match="names beside pools"):
+    with pytest.raises(BadRequest, match="names cannot stand beside pools"):
         msgspec.structs.replace(options, names=("gpu:80",)).endpoint("llama")
 
 

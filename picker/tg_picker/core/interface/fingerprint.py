@@ -1,4 +1,4 @@
-"""Prompt -> scheduler: chained hashes of a prompt's blocks, which find the servers that have its prefix."""
+"""Prompt -> scheduler: chained hashes of a prompt's blocks, by which servers with the same prefix are found."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 BLOCK_TOKENS = 64
-"""Tokens in a block. Two prompts share as many blocks as they begin with in common."""
+"""Tokens in a block. Prompts with a common beginning share the hashes of the whole blocks in it."""
 BLOCK_BYTES = 4 * BLOCK_TOKENS
-"""The bytes of a block of token ids."""
+"""Bytes of a block of token ids."""
 CHARACTERS_PER_TOKEN = 4
-"""How many bytes of text count as one token."""
+"""Characters of text that count as one token."""
 HASH_BITS = 60
-"""The most of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
+"""Largest size of a hash. Python keeps integers of 60 bits in 32 bytes, and of 64 bits in 36, rounded up to 48."""
 _shorten = itemgetter(slice(HASH_BITS // 8))
-"""A digest -> its first `HASH_BITS`, which are whole bytes."""
+"""A digest -> its first bytes, as many whole ones as fit into `HASH_BITS`."""
 
 
 class Fingerprint(Struct, frozen=True):
     """A prompt's prefix of whole blocks.
 
     Attributes:
-        blocks: a hash of each block and of all before it: equal hashes mean equal beginnings.
+        blocks: for each block a hash of it and all blocks before it: equal hashes mean equal beginnings.
     """
 
     blocks: tuple[int, ...] = ()
 
 
 NO_FINGERPRINT = Fingerprint()
-"""The fingerprint of a prompt that is shorter than a block, or unknown."""
+"""The fingerprint of a prompt that is unknown or shorter than a block."""
 
 
 def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
@@ -44,7 +44,7 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
 
     Args:
         tokens: the prompt.
-        salt: what else the cached values depend on: the model and the adapter.
+        salt: everything else on which the cached values depend: the model and the adapter.
     """
     blocks: list[int] = []
     last = chain_root(salt)
@@ -55,11 +55,11 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
 
 
 def salt_tokens(adapter: str | None, salt: str) -> str:
-    """The salt of a prompt in token ids. A server has one model, so the salt need not contain it.
+    """The salt of a prompt in token ids. A server has only one model, so the salt need not contain it.
 
     Args:
-        adapter: None = none. For a text without one, the model.
-        salt: separates a caller's prompts from those of others; "" = they are not separated.
+        adapter: the adapter; None = none. For a text without an adapter, the model.
+        salt: separates a caller's prompts from other callers'; "" = they are not separated.
     """
     return f"{adapter or ''}\0{salt}" if salt else adapter or ""
 
@@ -76,8 +76,8 @@ def pack_tokens(tokens: Sequence[int]) -> bytes:
 def chain_tokens(before: int, block: bytes) -> int:
     """The hash of BLOCK_BYTES of token ids, chained to the hash of all ids before them.
 
-    This number is all the state of the chain, since a server reports a prompt's blocks one by one, and many prompts at
-    once.
+    The hash is the chain's whole state, because a server reports a prompt's blocks one by one, and those of many
+    prompts alternately.
     """
     return int.from_bytes(_shorten(sha256(before.to_bytes(8, "little") + block).digest()), "little")
 
@@ -87,51 +87,51 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
 
     Args:
         text: the prompt.
-        salt: what else the cached values depend on: the model and the adapter.
+        salt: everything else on which the cached values depend: the model and the adapter.
     """
     size = BLOCK_TOKENS * CHARACTERS_PER_TOKEN
-    if text.isascii():  # one byte a character: encoded once, not block by block
+    if text.isascii():  # one byte a character, so encode the whole text once
         return _chain(_split(text.encode("ascii"), size), salt)
-    # A client may send half of a surrogate pair; "surrogatepass" gives it bytes like any other character.
+    # A client may send half of a surrogate pair; "surrogatepass" encodes it like any other character.
     starts = range(0, len(text) - size + 1, size)
     return _chain(((text[start : start + size].encode("utf-8", "surrogatepass"),) for start in starts), salt)
 
 
 def fingerprint_prompt(text: str, model: str, adapter: str | None, salt: str = "") -> Fingerprint:
-    """The fingerprint of a text for a model and an adapter. Pickers that share their state must all use it.
+    """The fingerprint of a text for a model and an adapter. All pickers that share their state must use this function.
 
     Args:
         text: the prompt.
-        model: the base model; "" = it is not known.
+        model: the base model; "" = not known.
         adapter: the adapter, which changes the cached values; None = none.
-        salt: as that of `salt_tokens`.
+        salt: as for `salt_tokens`.
     """
     return fingerprint_text(text, salt_tokens(adapter or model, salt))
 
 
 def _split(raw: bytes, size: int) -> Iterable[tuple[bytes]]:
-    """The whole blocks."""
+    """The whole blocks of some bytes."""
     return iter_unpack(f"{size}s", memoryview(raw)[: len(raw) // size * size])
 
 
 def _chain(blocks: Iterable[tuple[bytes]], salt: str) -> Fingerprint:
-    """For each block the hash of all up to its end."""
-    # A long prompt has thousands of blocks: as few steps of Python for each as can be, and the hash that processors
-    # have instructions for.
+    """For each block, the hash of everything up to its end."""
+    # A long prompt has thousands of blocks. So take as few steps of Python per block as possible, and a hash for which
+    # processors have instructions.
     hasher = _begin(salt)
     digest = hasher.digest
     digests = [digest() for _ in starmap(hasher.update, blocks)]
-    # Seven bytes and a zero are a number of eight bytes.
+    # Seven bytes and a zero byte make a number of eight bytes.
     return Fingerprint(unpack(f"<{len(digests)}Q", b"\0".join([*map(_shorten, digests), b""])))
 
 
 def chain_root(salt: str) -> int:
-    """What the first block of a prompt in token ids is chained to."""
+    """The number to which the first block of a prompt in token ids is chained."""
     return int.from_bytes(_shorten(_begin(salt).digest()), "little")
 
 
 def _begin(salt: str) -> "_Hash":
-    """The hash of the salt has a fixed size, so two different pairs of salt and prompt cannot have the same bytes.
+    """Begin with a hash of the salt. It has a fixed size, so no other pair of salt and prompt gives the same bytes.
 
     The salt itself is not kept: clients choose it, and it may have megabytes.
     """

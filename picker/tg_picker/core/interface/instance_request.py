@@ -1,4 +1,4 @@
-"""Door or pool provider -> scheduler: what the scheduler is told of a request."""
+"""Door or pool provider -> scheduler: the facts about a request that the scheduler gets."""
 
 from typing import Self
 
@@ -7,17 +7,17 @@ from msgspec import Struct
 from tg_picker.core.interface.fingerprint import NO_FINGERPRINT, Fingerprint
 
 MAX_TOKENS = 100_000_000
-"""A higher count is implausible and is ignored: it would spoil the sums of a histogram for ever."""
+"""A higher count is implausible and is ignored: it would distort the sum of a histogram for ever."""
 
 
 class Objective(Struct, frozen=True):
-    """What a route promises to its requests. None = not promised.
+    """The latency objectives of a route. None = no objective.
 
     Attributes:
         first_token: seconds from the request to its first token.
-        output_token: seconds from a token to the next.
-        quantile: the share of requests whose first token must come in time, above 0 and below 1.
-        output_quantile: the same of the tokens after it.
+        output_token: seconds from one token to the next.
+        quantile: the share of requests whose first token must be in time, above 0 and below 1.
+        output_quantile: the same share for the tokens after the first.
     """
 
     first_token: float | None = None
@@ -30,18 +30,18 @@ class InstanceRequest(Struct, frozen=True):
     """A request as the scheduler sees it.
 
     Attributes:
-        model: the base model; "" = any: it is not known, or the request names none.
+        model: the base model; "" = any, because it is not known or the request names none.
         adapter: the LoRA adapter; None = the base model itself.
         prompt_tokens: tokens of the prompt, counted or estimated.
         prefix: the prefix of the prompt, salted with model and adapter.
-        priority: higher is served first; below 0 may be refused to protect the others.
-        objective: the latency objective of its route; None = it has none.
-        expected_tokens: tokens of the answer, if something is known of them.
-        max_tokens: the longest answer that it allows; None = it does not say.
-        flow: the client or group that it counts for in fair queueing.
-        route: the route that sets the objective; "" = the request sets it.
-        max_wait: seconds for which it waits for a server at most; None = as long as any.
-        streamed: whether its answer comes token by token. For an answer that comes whole, the first token is not
+        priority: higher is served first; requests below 0 may be refused to protect the others.
+        objective: the latency objectives of its route; None = none.
+        expected_tokens: tokens of the answer, if they can be estimated.
+        max_tokens: the longest answer that the request allows; None = it sets no limit.
+        flow: the client or group on whose account it counts in fair queueing.
+        route: the route that sets the objectives; "" = the request sets them.
+        max_wait: most seconds that it waits for a server; None = as long as the pool allows.
+        streamed: whether its answer comes token by token. The first token of an answer that comes whole cannot be
             observable.
     """
 
@@ -60,11 +60,11 @@ class InstanceRequest(Struct, frozen=True):
 
 
 class InstanceUsage(Struct, frozen=True):
-    """What a server counted of a finished request. None = not told.
+    """A server's token counts of a finished request. None = not reported.
 
     Attributes:
         prompt_tokens: tokens of the prompt.
-        cached_tokens: tokens of the prompt, taken from the server's prefix cache.
+        cached_tokens: tokens of the prompt that came from the server's prefix cache.
         output_tokens: tokens of the answer.
     """
 
@@ -74,7 +74,7 @@ class InstanceUsage(Struct, frozen=True):
 
     @classmethod
     def reported(cls, prompt_tokens: int | None, cached_tokens: int | None, output_tokens: int | None) -> Self:
-        """What a server told, without what cannot be."""
+        """The counts that a server reported, without implausible ones."""
         return cls(
             prompt_tokens if prompt_tokens is not None and 0 <= prompt_tokens <= MAX_TOKENS else None,
             cached_tokens if cached_tokens is not None and 0 <= cached_tokens <= MAX_TOKENS else None,

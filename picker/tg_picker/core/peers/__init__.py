@@ -1,4 +1,4 @@
-"""Schedulers of several pickers that share what they placed, and so pick as one."""
+"""Schedulers of several pickers that share their placements, so that they pick like one."""
 
 from tg_picker.core.peers.shared_state import DEFAULT_TIMING, SharedState, SharingTiming
 

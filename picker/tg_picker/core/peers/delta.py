@@ -1,7 +1,7 @@
 """Scheduler <-> bus: the short messages by which schedulers share their placements.
 
-A message is a MessagePack array that begins with its kind. Add new fields at the end: readers ignore
-fields that they do not know.
+A message is a MessagePack array that begins with its kind. Add new fields only at the end: readers ignore fields that
+they do not know.
 """
 
 from array import array
@@ -16,14 +16,14 @@ from tg_picker.core.interface import HASH_BITS
 from tg_picker.core.state import MAX_ADAPTERS, MAX_BLOCKS
 
 MAX_DELTA_BYTES = 1024 * 1024
-"""Longer messages are rejected: reading one of this size already takes a tenth of a second of the event loop."""
+"""Largest message, in bytes. Reading one of this size already takes a tenth of a second of the event loop."""
 MAX_PLACED = 10_000
-"""Requests of one message, or of one scheduler at a time."""
+"""Most requests of one message, and of one scheduler at a time."""
 MAX_TOKENS = 100_000_000
 TICKS_PER_SECOND = 10_000
 MAX_TICKS = 3_600 * TICKS_PER_SECOND
 MAX_NAME = 512
-"""Characters of a server's address or an adapter's name."""
+"""Most characters of a server's address or an adapter's name."""
 _BLOCK_BYTES = 8
 
 Number = Annotated[int, Meta(ge=0, le=2**62)]
@@ -39,16 +39,16 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
     """A request on a server.
 
     Attributes:
-        number: the request's number at its scheduler.
-        server: the index of its address among the message's names.
-        adapter: index of its name; None = it has none.
+        number: the number that its scheduler gave it.
+        server: the index of the server's address in the message's names.
+        adapter: the index of the adapter's name; None = no adapter.
         prompt_tokens: tokens of the prompt.
         uncached_tokens: tokens of the prompt that the server has to compute.
-        expected_tokens: tokens of the answer.
-        started: whether its answer has begun.
-        last: the last of the prompt's blocks that the server had; None = none. In a snapshot: one near its end.
+        expected_tokens: expected tokens of the answer.
+        started: whether the answer has begun.
+        last: the last of the prompt's blocks that the server had; None = none. In a snapshot: a block near the end.
         behind: the blocks after `last`, packed.
-        room: tokens of the prompt that were not in use on the server.
+        room: tokens of the prompt that no other request on the server used.
     """
 
     number: Number
@@ -64,20 +64,20 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
 
 
 Event: TypeAlias = tuple[Number, Tokens, Ticks]
-"""A request's number, and its measured tokens and seconds; without the seconds if nothing was measured."""
+"""A request's number, its measured tokens, and its time in ticks; 0 ticks if nothing was measured."""
 
 
 class Batch(Struct, frozen=True, array_like=True, tag=0):
-    """What a scheduler did since its last batch.
+    """What a scheduler did since its previous batch.
 
     Attributes:
-        origin: the scheduler.
-        seq: the seq of the batch, from 0 on without a gap.
-        names: the names of servers and adapters.
-        placed: requests.
-        started: requests whose answer has begun.
-        ended: requests.
-        lacking: servers that lack an adapter, by index of address and name.
+        origin: the number of the scheduler.
+        seq: the batch's number, counted from 0 without gaps.
+        names: names of servers and adapters, to which the other fields refer by index.
+        placed: requests that were placed.
+        started: requests whose answers have begun.
+        ended: requests that have ended.
+        lacking: servers that lack an adapter, each by the indices of its address and of the adapter.
     """
 
     origin: Number
@@ -90,14 +90,14 @@ class Batch(Struct, frozen=True, array_like=True, tag=0):
 
 
 class Heartbeat(Struct, frozen=True, array_like=True, tag=1):
-    """A scheduler is alive. `seq` is that of its next batch."""
+    """A scheduler is alive. `seq` is the number of its next batch."""
 
     origin: Number
     seq: Number
 
 
 class Ask(Struct, frozen=True, array_like=True, tag=2):
-    """Asks `target` for a snapshot, and, with `all_known`, for everything that it knows of the servers."""
+    """Asks `target` for a snapshot; with `all_known` also for everything that it knows of the servers."""
 
     origin: Number
     target: Number
@@ -105,7 +105,7 @@ class Ask(Struct, frozen=True, array_like=True, tag=2):
 
 
 class Snapshot(Struct, frozen=True, array_like=True, tag=3):
-    """All requests of a scheduler that have not ended, as they are before its batch `seq`."""
+    """All requests of a scheduler that have not ended, in the state before its batch `seq`."""
 
     origin: Number
     seq: Number
@@ -114,7 +114,7 @@ class Snapshot(Struct, frozen=True, array_like=True, tag=3):
 
 
 class Want(Struct, frozen=True, array_like=True, tag=4):
-    """Asks `target` for a block of a server and for those before it."""
+    """Asks `target` for a block of a server and all blocks before it."""
 
     origin: Number
     target: Number
@@ -123,14 +123,14 @@ class Want(Struct, frozen=True, array_like=True, tag=4):
 
 
 class Known(Struct, frozen=True, array_like=True, tag=5):
-    """What a server is believed to have.
+    """What a server probably has in its cache.
 
     Attributes:
-        origin: the scheduler that believes it.
-        server: its address.
-        adapters: those loaded, the least recently used first.
-        chains: blocks of prompts, packed, each with the block before its first; the least recently used first.
-        whole: whether it is a part of all that is known.
+        origin: the scheduler that knows it.
+        server: the server's address.
+        adapters: the loaded adapters, the least recently used first.
+        chains: packed blocks of prompts, each chain with the block before its first; the least recently used first.
+        whole: whether the message is a part of the answer to `all_known`.
     """
 
     origin: Number
@@ -144,18 +144,18 @@ Delta: TypeAlias = Batch | Heartbeat | Ask | Snapshot | Want | Known
 
 _DECODER = msgspec.msgpack.Decoder[Delta](Delta)
 encode_delta = msgspec.msgpack.Encoder().encode
-"""A message's bytes."""
+"""Encodes a message."""
 
 
 class BadDelta(ValueError):
-    """The bytes are no valid message."""
+    """The bytes are not a valid message."""
 
 
 def decode_delta(body: bytes) -> Delta:
-    """Read a message, and check all of it: every index leads to a name, and every number is in its range.
+    """Read and validate a message: every index refers to a name, and every number is in its range.
 
     Raises:
-        BadDelta: it is none.
+        BadDelta: it is not valid.
     """
     if len(body) > MAX_DELTA_BYTES:
         raise BadDelta("too long")
@@ -175,7 +175,7 @@ def decode_delta(body: bytes) -> Delta:
 
 
 def is_sendable(name: str) -> bool:
-    """Whether a name can be encoded; clients choose those of adapters. Half of a surrogate pair is not printable."""
+    """Whether a name can be encoded. Clients choose adapters' names; half of a surrogate pair is not printable."""
     return len(name) <= MAX_NAME and name.isprintable()
 
 

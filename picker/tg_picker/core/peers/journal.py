@@ -1,4 +1,4 @@
-"""Own placements -> deltas: what this scheduler did since its last batch."""
+"""Own placements -> deltas: what this scheduler did since its previous batch."""
 
 from collections.abc import Callable
 from itertools import count
@@ -22,22 +22,22 @@ from tg_picker.core.peers.delta import (
 from tg_picker.core.state import MAX_BLOCKS, Follower, LatencySample, Placement
 
 MAX_PENDING = 10_000
-"""Entries that are kept if nobody fetches them. Above this number all entries are dropped: the other schedulers notice
-the gap, and ask."""
+"""Most entries that are kept if nobody fetches them. If there are more, all are dropped: the other schedulers notice
+the gap and ask for a snapshot."""
 BLOCKS_PER_ENTRY = 8
-"""This many blocks of a prompt count as one more entry."""
+"""This many blocks of a prompt count as one entry more."""
 
 
 class Journal(Follower):
-    """Collects what the scheduler does, but for what it adopted from others.
+    """Collects what the scheduler does, except requests adopted from other schedulers.
 
     Args:
         origin: the scheduler's number.
-        wake: called when there is something to publish again.
+        wake: called when there is something new to publish.
 
     Attributes:
-        seq: the seq of the next batch.
-        is_heard: whether somebody listens; otherwise only running requests are kept, and no entries are collected.
+        seq: the number of the next batch.
+        is_heard: whether another scheduler listens; if not, only running requests are remembered.
     """
 
     def __init__(self, origin: int, wake: Callable[[], None]) -> None:
@@ -87,12 +87,12 @@ class Journal(Follower):
             self._grow()
 
     def rest(self) -> None:
-        """Collect nothing until `resume`: nobody listens."""
+        """Stop collecting, because nobody listens, until `resume`."""
         self.is_heard = False
         self._clear()
 
     def resume(self) -> None:
-        """Collect again: somebody listens. What happens meanwhile is a gap, which the other schedulers see."""
+        """Collect again, because somebody listens. Skip a number, so that the other schedulers notice the gap."""
         if not self.is_heard:
             self.is_heard = True
             self.seq += 1
@@ -109,7 +109,7 @@ class Journal(Follower):
     def snapshot(self) -> Snapshot:
         """A snapshot of all requests that have not ended.
 
-        It names one block of each prompt: peers know the prompt's other blocks from their state of the servers.
+        It names only one block of each prompt: peers know the prompt's other blocks from what they know of the servers.
         """
         names = _Names()
         latest = list(self._open.values())[-MAX_PLACED:]
@@ -122,11 +122,11 @@ class Journal(Follower):
         self._pending += entries
         if self._pending > MAX_PENDING:
             self._clear()
-            self.seq += 1  # a gap, which the others see
+            self.seq += 1  # a gap, which the other schedulers notice
 
 
 class _Names(dict[str, int]):
-    """Names in the order of their index."""
+    """Names -> their indices, in the order in which they were added."""
 
     def __missing__(self, name: str) -> int:
         return self.setdefault(name, len(self))

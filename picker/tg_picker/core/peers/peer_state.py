@@ -1,4 +1,4 @@
-"""Deltas of another scheduler -> servers: its requests count like our own until they or that scheduler end."""
+"""Deltas of another scheduler -> servers: its requests count like our own, until they or that scheduler end."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,16 +6,16 @@ from tg_picker.core.peers.delta import TICKS_PER_SECOND, Batch, Placed, Snapshot
 from tg_picker.core.state import MAX_OUTPUT_TOKENS, LatencySample, Placement
 
 Adopt = Callable[[Sequence[str], Placed, float], Placement | None]
-"""Counts a request at its server, an index into these names; None: the request is ignored."""
+"""Counts a request at its server, which is an index into these names. None: the request is ignored."""
 
 
 class PeerState:
-    """What is known of another scheduler.
+    """Our knowledge of another scheduler.
 
     Attributes:
-        received_at: when its last message came.
+        received_at: when its last message arrived.
         asked_at: when it was last asked for a snapshot.
-        is_incomplete: a snapshot is needed although no batch is missing: servers have come or gone.
+        is_incomplete: whether a snapshot is needed although no batch is missing, because servers have come or gone.
     """
 
     def __init__(self, adopt: Adopt, now: float) -> None:
@@ -32,15 +32,15 @@ class PeerState:
 
     @property
     def is_behind(self) -> bool:
-        """Whether one of its messages is missing, so that a snapshot is needed."""
+        """Whether a batch of it is missing, so that a snapshot is needed."""
         return self._announced > self._next or self.is_incomplete
 
     def hear(self, seq: int) -> None:
-        """Note that its next batch has this number."""
+        """Note the number of its next batch."""
         self._announced = max(self._announced, seq)
 
     def apply(self, batch: Batch, now: float) -> bool:
-        """Apply the batch and return True if it is the next one; else return False. A repeated batch is not applied."""
+        """Apply a batch if it is the next one. Returns whether it was; a repeated batch is not applied."""
         self.hear(batch.seq + 1)
         if batch.seq != self._next:
             return False
@@ -55,7 +55,7 @@ class PeerState:
         return True
 
     def replace(self, snapshot: Snapshot, now: float) -> None:
-        """Apply a snapshot, if it is newer than what is known."""
+        """Apply a snapshot if it is newer than our knowledge."""
         self.hear(snapshot.seq)
         if snapshot.seq < self._next or not self.is_behind:
             return
@@ -69,7 +69,7 @@ class PeerState:
         self.is_incomplete = False
 
     def drop(self, now: float) -> None:
-        """End all of its requests."""
+        """End all requests of this scheduler."""
         for number in [*self._open]:
             self._end(number, now)
 

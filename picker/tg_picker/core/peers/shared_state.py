@@ -1,8 +1,8 @@
-"""Schedulers <-> scheduler: many pickers that know each other's placements, so that they pick as one.
+"""Schedulers <-> scheduler: pickers that know each other's placements, so that many pick like one.
 
-A scheduler publishes what it does in small batches, and the others count that like their own requests. No pick waits
-for it: a pick uses what is known now. Requests are kept by the scheduler that placed them, and end with it. Knowledge
-of the servers' adapters and prompt prefixes outlives the scheduler that placed them.
+A scheduler publishes its placements in small batches, and the others count those like their own requests. No pick
+waits for that: it uses what is known now. A request belongs to the scheduler that placed it, and ends with it. But
+knowledge of the servers' adapters and prompt prefixes outlives the scheduler that gained it.
 """
 
 from collections import Counter
@@ -36,23 +36,23 @@ from tg_picker.core.state import MAX_ADAPTERS, Placement, ServerState
 
 MAX_PEERS = 256
 MAX_ADOPTED = 10 * MAX_PLACED
-"""Requests of all other schedulers together."""
+"""Most requests of all other schedulers together."""
 MAX_WANTS = 64
-"""How many unknown prompt prefixes are asked for at once."""
+"""Most unknown prompt prefixes that are asked for at a time."""
 MAX_ANSWERS = 8
-"""How many questions for prefixes are answered at once."""
+"""Most questions for prefixes that are answered at a time."""
 MAX_SHARED_BLOCKS = 65_536
-"""How many blocks a new scheduler is sent, for all servers together: half a megabyte."""
+"""Most blocks that a new scheduler is sent, for all servers together: half a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharingTiming:
-    """All in seconds, each above 0.
+    """Timing of messages, all in seconds and above 0.
 
     Attributes:
-        heartbeat: between two messages of a scheduler that has nothing else to tell.
-        dead_after: a scheduler that is silent for longer has ended, and its requests with it.
-        ask: between two questions to one scheduler; four times this between two snapshots.
+        heartbeat: seconds between two messages of a scheduler that has no placements to publish.
+        dead_after: a scheduler that is silent for longer counts as ended, and so do its requests.
+        ask: seconds between two questions to one scheduler; four times this between two snapshots.
     """
 
     heartbeat: float = 1.0
@@ -64,18 +64,18 @@ DEFAULT_TIMING = SharingTiming()
 
 
 class SharedState:
-    """Publishes what one scheduler does, and counts what the others publish. It belongs to the scheduler's event loop.
+    """Publishes one scheduler's placements, and counts those that others publish. It belongs to the event loop.
 
     Args:
-        scheduler: ours.
-        find: the server at an address; None = we have none there. Reports of such a server are dropped.
-        origin: a random number of this process: a process that restarts is another scheduler.
-        wake: called when there is something to publish again.
+        scheduler: our scheduler.
+        find: returns the server at an address; None = we have none there, so reports about it are dropped.
+        origin: a random number for this process, so that it counts as another scheduler after a restart.
+        wake: called when there is something new to publish.
         timing: the timing of heartbeats and questions.
 
     Attributes:
-        dropped: messages and parts of them that were not taken, by reason: `poison` (no message of a scheduler, or one
-            too many), `unknown-server`, `too-many` (requests), `too-long` (a message of our own).
+        dropped: messages and parts of messages that were dropped, by reason: `poison` (not a valid message, or one
+            scheduler too many), `unknown-server`, `too-many` (requests), `too-long` (a message of our own).
     """
 
     def __init__(
@@ -105,17 +105,17 @@ class SharedState:
 
     @property
     def peers(self) -> dict[int, int]:
-        """The other schedulers, and how many requests each has in flight on servers that we know."""
+        """The other schedulers, each with the number of its requests in flight on servers that we have too."""
         return {origin: len(peer) for origin, peer in self._peers.items()}
 
     def refresh(self) -> None:
-        """Note that servers came or went, and ask the peers for their state of them."""
+        """Note that servers came or went, so ask all peers for a snapshot."""
         for peer in self._peers.values():
             peer.is_incomplete = True
         self._wake()
 
     def flush(self, now: float) -> list[bytes]:
-        """The messages to publish now, in this order. Call it when woken, and with every heartbeat."""
+        """The messages to publish now, in this order. Call it when woken, and at every heartbeat."""
         limit = now - self._timing.dead_after
         for origin in [origin for origin, peer in self._peers.items() if peer.received_at < limit]:
             self._peers.pop(origin).drop(now)
@@ -132,7 +132,7 @@ class SharedState:
         return short
 
     def _rest_if_alone(self, now: float) -> None:
-        """Collect nothing once no other scheduler was heard for `dead_after`."""
+        """Stop collecting when no other scheduler was heard for `dead_after`."""
         if self._peers:
             self._alone_at = None
         elif self._alone_at is None:
@@ -141,7 +141,7 @@ class SharedState:
             self._journal.rest()
 
     def receive(self, body: bytes, now: float) -> bool:
-        """Take a message; messages may come in any order, and repeatedly. False: it is poison, and was dropped."""
+        """Apply a message. Messages may come in any order, and repeatedly. False: it was invalid and was dropped."""
         try:
             delta = decode_delta(body)
         except BadDelta:
@@ -155,7 +155,7 @@ class SharedState:
                 self.dropped["poison"] += 1
                 return False
             peer = self._peers[delta.origin] = PeerState(partial(self._adopt, delta.origin), now)
-            self._beat_at = float("-inf")  # it learns of us at once
+            self._beat_at = float("-inf")  # send a heartbeat at once, so that it learns of us
             self._journal.resume()
             self._wake()
         peer.received_at = now
@@ -174,7 +174,7 @@ class SharedState:
         elif isinstance(delta, Snapshot):
             peer.replace(delta, now)
         elif isinstance(delta, Known):
-            # Another scheduler's question may have started this full answer before we listened.
+            # This full answer may have been requested by another scheduler, and have begun before we listened.
             self._has_learnt |= delta.whole and delta.origin == self._teacher
             self._learn_server(delta, now)
         elif isinstance(delta, Ask | Want) and delta.target == self._origin:
@@ -193,7 +193,7 @@ class SharedState:
             if peer.is_behind and now - peer.asked_at >= self._timing.ask:
                 peer.asked_at = now
                 yield Ask(self._origin, origin)
-        # Ask one peer after the other what the servers have, until one answers.
+        # Ask the peers one after the other what they know of the servers, until one has answered fully.
         if self._peers and not self._has_learnt and now - self._learnt_at >= self._timing.ask:
             self._learnt_at = now
             self._teacher = next(iter(self._peers))
@@ -231,7 +231,7 @@ class SharedState:
             yield Known(
                 self._origin,
                 server.endpoint.address,
-                # A server may remember more adapters while all are in use; send the latest ones.
+                # If more adapters are in use than a message may hold, send the latest ones.
                 [*filter(is_sendable, server.adapters.used_at)][-MAX_ADAPTERS:],
                 _chains(server, most),
                 whole=True,
@@ -253,7 +253,7 @@ class SharedState:
         return self._scheduler.adopt(endpoint, request, cached, placed.room, now)
 
     def _prefix(self, origin: int, endpoint: Endpoint, placed: Placed) -> Fingerprint:
-        """The beginning of a prompt, as far as it is known here."""
+        """The beginning of a placed prompt, as far as its blocks are known here."""
         known: list[int] = []
         behind = unpack_blocks(placed.behind)
         if placed.last is not None:
@@ -272,7 +272,7 @@ class SharedState:
                 self._scheduler.forget_adapter(server.endpoint, batch.names[adapter], now, by_peer=True)
 
     def _learn_prompts(self, batch: Batch) -> None:
-        """Use what a batch says of servers, although it is not the next one."""
+        """Learn the prompts of a batch even if it is not the next one."""
         for placed in batch.placed:
             server = self._server(batch.names[placed.server])
             if server is not None:
@@ -295,7 +295,7 @@ class SharedState:
 
 
 def _chains(server: ServerState, most: int) -> list[tuple[int | None, bytes]]:
-    """The newest blocks. Blocks at the end of a prompt are older than those before them, so each is sent once."""
+    """The newest blocks, as chains. The end of a prompt is older than its beginning, so each block is sent once."""
     prefixes = server.prefixes
     known = [*reversed(prefixes.told), *prefixes.blocks]
     sent: set[int] = set()

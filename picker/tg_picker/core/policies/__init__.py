@@ -1,4 +1,4 @@
-"""The scheduler: the state of the servers -> the server that runs a request, by one of the policies."""
+"""The scheduler: the state of the servers -> the server that runs a request, chosen by one of the policies."""
 
 from tg_picker.core.policies.admission import MAX_QUEUE, AdmissionRule, saturation
 from tg_picker.core.policies.policies import DEFAULT_POLICY, load_policy

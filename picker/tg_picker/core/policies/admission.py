@@ -1,4 +1,4 @@
-"""Scheduler -> admission: whether a sheddable request is refused to protect the others (5.4, 5.7)."""
+"""Scheduler -> admission: whether a sheddable request is refused to protect the others."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -8,9 +8,9 @@ from tg_picker.core.interface import InstanceRequest
 from tg_picker.core.state import ServerState
 
 MAX_QUEUE = 5
-"""Queued requests at which a server counts as saturated."""
+"""Queued requests from which on a server counts as saturated."""
 MAX_USED_SHARE = 0.8
-"""Share of a server's KV cache, or of its concurrency limit, from which on it is spared for what may not be shed."""
+"""Share of a server's KV cache, or of its concurrency limit, above which it gets no sheddable requests."""
 FRESH_LOOKS = 4
 """A server counts as saturated if its report is older than this many intervals of its scrapes."""
 PROBABILITY_FACTOR = 300.0
@@ -19,11 +19,11 @@ AdmissionRule = Literal["always", "threshold", "probabilistic"]
 
 
 Admission = Callable[[InstanceRequest, Sequence[ServerState], float, Random], bool]
-"""A rule: whether a request may be placed on one of the servers now."""
+"""An admission rule: whether a request may be placed on one of the servers now."""
 
 
 def _admit_always(request: InstanceRequest, servers: Sequence[ServerState], now: float, random: Random) -> bool:
-    """Refuse nothing: the policy decides."""
+    """Refuse nothing, and leave the decision to the policy."""
     return True
 
 
@@ -43,11 +43,11 @@ def _admit_by_chance(request: InstanceRequest, servers: Sequence[ServerState], n
 
 
 def saturation(servers: Sequence[ServerState], now: float) -> float:
-    """The mean over all servers of the higher of two ratios: queue to its bound, cache to its bound.
+    """The mean over all servers of the higher of two ratios: queue length to `MAX_QUEUE`, KV cache to `MAX_USED_SHARE`.
 
-    A stale server counts 1.
+    A server with a stale report counts as 1.
 
-    A server that never reported is judged by our own count of requests that wait for a first token.
+    A server that never reported is judged by our own count of its requests without a first token.
     """
     return sum(_fullness(server, now) for server in servers) / len(servers)
 
@@ -64,4 +64,4 @@ ADMISSIONS: dict[str, Admission] = {
     "threshold": _admit_below_threshold,
     "probabilistic": _admit_by_chance,
 }
-"""The rules by their names in the configuration: an `AdmissionRule`."""
+"""The rules by their names in the configuration; each name is an `AdmissionRule`."""

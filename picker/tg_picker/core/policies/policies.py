@@ -13,13 +13,13 @@ log = structlog.get_logger()
 
 
 class RoundRobin:
-    """The servers in turn, in the order in which they are handed in."""
+    """Picks the servers in turn, in the order in which they are passed in."""
 
     def __init__(self) -> None:
         self._turn = 0
 
     def choose(self, context: SchedulingContext) -> Choice:
-        """Choose the next one."""
+        """Choose the next server."""
         server = context.servers[self._turn % len(context.servers)]
         self._turn += 1
         return Choice(server, ("turn",))
@@ -29,10 +29,10 @@ requests_of = attrgetter("requests")
 
 
 class LeastRequest:
-    """The server with the fewest requests in flight."""
+    """Picks the server with the fewest requests in flight."""
 
     def choose(self, context: SchedulingContext) -> Choice:
-        """Choose by our own count, so that it works without a single metric."""
+        """Choose by our own count, so that no metrics of the servers are needed."""
         servers = context.servers
         fewest = min(map(requests_of, servers))
         ties = [server for server in servers if server.requests == fewest]
@@ -40,7 +40,7 @@ class LeastRequest:
 
 
 POLICIES: Final = "tokengrid.policies"
-"""The group of entry points by which packages offer policies, ours included. The entry point is called to make one."""
+"""The entry point group with which packages offer policies, ours included. Calling the entry point makes a policy."""
 DEFAULT_POLICY = "predicted-wait"
 
 
@@ -48,9 +48,9 @@ def load_policy(name: str) -> Policy:
     """Make a policy from the name of an entry point, or from any class as "module:Class".
 
     Raises:
-        BadRequest: no installed package offers it, or it is no policy. The message has all that are installed.
+        BadRequest: no installed package offers it, or it is not a policy. The message lists the installed ones.
         Unavailable: it needs a package that is not installed; the message has the command that installs it.
-        Internal: it has a defect; the log has its traceback.
+        Internal: the policy has a defect; the log has its traceback.
     """
     try:
         point = find_entry_point(POLICIES, name, "policy", "module:Class")

@@ -11,12 +11,12 @@ from tg_picker.core.state import RejectionReason, ServerState
 
 
 class SchedulingContext(Struct, frozen=True, eq=False):
-    """What a policy decides on. The same context and the same state of `random` give the same decision.
+    """The facts by which a policy decides. The same context and the same state of `random` give the same decision.
 
     Attributes:
-        request: what is to be placed.
-        servers: the eligible ones, at least one.
-        expected_tokens: tokens of the answer.
+        request: the request to place.
+        servers: the eligible servers, at least one.
+        expected_tokens: expected tokens of the answer.
         now: seconds on the scheduler's clock.
         random: for ties.
     """
@@ -29,11 +29,11 @@ class SchedulingContext(Struct, frozen=True, eq=False):
 
 
 class Choice(NamedTuple):
-    """The server that a policy chose and why.
+    """The server that a policy chose, and why.
 
-    If the policy knows them, also the next best and the figures behind the choice.
+    `others` are the next best servers, if the policy knows them.
 
-    `matched` are the prompt's blocks that the server has; None = to be looked up.
+    `matched` is the number of the prompt's blocks that the server has; None = it must be looked up.
     """
 
     server: ServerState
@@ -43,19 +43,19 @@ class Choice(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The policy chose no server: refuse the request."""
+    """The policy chose no server, so the request is refused."""
 
     reason: RejectionReason
     retry_after: float = 1.0
 
 
 class Policy(Protocol):
-    """A rule. Its own state, if any, is small, and depends only on the contexts that it was given."""
+    """A policy. Its own state, if any, is small, and depends only on the contexts that it was given."""
 
     def choose(self, context: SchedulingContext) -> Choice | Refusal:
-        """Choose a server, or refuse.
+        """Choose a server, or refuse the request.
 
-        A policy that takes the shortest line:
+        Example of a policy that takes the shortest queue:
 
             best = min(context.servers, key=lambda server: server.requests)
             return Choice(best, (f"requests {best.requests}",))

@@ -1,7 +1,7 @@
-"""Context -> server: the least predicted wait for a first token, by our own count of what each server has to do.
+"""Context -> server: the least predicted wait for a first token, by our own count of each server's pending work.
 
 Scraped metrics are up to an interval old, and many requests are placed between two scrapes. So this policy counts its
-own placements, and uses reports only for what it cannot know: slots, the cache's size, requests of others.
+own placements, and uses reports only for what it cannot know: slots, the cache's size, the requests of others.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from tg_picker.core.policies.policy import Choice, Refusal, SchedulingContext
 from tg_picker.core.state import FADE_SECONDS, LOAD_SECONDS, MAX_FALLBACKS, ServerState
 
 OTHERS_WEIGHT = 0.1
-"""Weight of a second that other requests (probably) lose, against a second of this request's own wait."""
+"""Weight of a second that other requests probably lose, relative to a second of this request's own wait."""
 KV_POWER = 4.0
 KV_WEIGHT = 8.0
-"""Cost of occupying cache, for each second of occupation and by how full the cache is."""
+"""Cost of occupying KV cache, for each second of occupation, growing with the fullness of the cache."""
 KV_BALANCE_WEIGHT = 3.0
-"""Cost of cache while it is far from full: prompts like a first one will follow it to its server."""
+"""Cost of KV cache while it is far from full: later prompts with the same prefix will follow it to its server."""
 DRAIN_SECONDS = 2.0
 """Cost of a missing adapter slot, for each adapter that waits for one, in addition to the predicted wait."""
 DRAIN_WEIGHT = 0.3
-"""Weight of a second of that predicted wait."""
+"""Weight of a second of the predicted wait for a slot."""
 SMALL_POOL_SERVERS = 16
-"""Up to this many servers, all are considered."""
+"""Up to this many servers, every server is considered."""
 MAX_CANDIDATES = 4
-"""Servers considered for each reason to choose one: it has the adapter, it has the prompt's prefix, or its load is
-low."""
+"""Most servers considered for each reason to choose one: it has the adapter, it has the prompt's prefix, or its load
+is low."""
 
 _load_of = attrgetter("load")
 _RANK = itemgetter(0, 1)
@@ -54,7 +54,7 @@ class PredictedWait:
         ranked.sort(key=_RANK)
         cost, _, wait, matched, chosen = ranked[0]
         if request.priority < 0:
-            # Do not refuse because an idle server is slow: the request would never be admitted.
+            # Do not refuse because an idle server is slow: then the request would never be admitted.
             uncached = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
             if not chosen.speed.is_soon(wait, uncached, request.objective):
                 return Refusal("objective-out-of-reach")
@@ -64,9 +64,9 @@ class PredictedWait:
 
 
 def _has_spare_room(server: ServerState) -> bool:
-    """Whether a sheddable request may go there: nothing that is not sheddable should wait for it to end."""
+    """Whether a sheddable request may go to a server: no other request should have to wait for it to end."""
     is_busy = server.kv_usage > MAX_USED_SHARE or server.requests >= MAX_USED_SHARE * server.concurrency_limit
-    # One in its queue may have come since its last step.
+    # A single request in its queue may have arrived since its last step.
     return server.queue <= 1 and not is_busy
 
 
@@ -88,7 +88,7 @@ def _candidates(servers: Sequence[ServerState], request: InstanceRequest) -> Seq
 def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float, float, int]:
     """The cost, the predicted seconds until the first token, and how many of the prompt's blocks are cached.
 
-    The cost also counts what other requests lose.
+    The cost includes what other requests lose.
 
     Args:
         server: the server to consider.
@@ -99,11 +99,11 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
     own = max(request.prompt_tokens - BLOCK_TOKENS * matched, 1)
     seconds, fixed = speed.prompt_token_seconds, speed.fixed_seconds
     work = seconds * own
-    # Prompts that wait there take one step of the engine, and this one takes the next.
+    # Prompts that wait there share one step of the engine, and this request's prompt takes the next step.
     wait = (2 * fixed if server.unstarted else fixed) + seconds * server.uncached_tokens
     adapter, capacity = request.adapter, server.cache_tokens
     pace = speed.predict_pace(beside)
-    # The answers beside it stand still while its prompt is computed, and are slower by each token of its own answer.
+    # Other answers there stand still while this prompt is computed, and each token of this answer slows them down.
     # Prompts that wait share a step, unless they wait for an answer to end.
     step = fixed / 2 if server.unstarted and beside < server.concurrency_limit else fixed
     lost = beside * (work + step) + context.expected_tokens * (pace + speed.crowd_seconds * beside)
@@ -116,8 +116,8 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
             wait += LOAD_SECONDS
             lost += beside * LOAD_SECONDS * speed.engine.standstill
     if beside >= server.seats:
-        # As many answers as wait there, and one more, have to end first. A stall may have shown too few seats, so this
-        # fades, the sooner the fewer: then one is sent beyond them, which renews it or shows that there are more.
+        # As many answers as wait there, and one more, must end first. A stall may have shown too few seats, so this
+        # term fades, sooner if the seats are few. Then one request goes beyond the seats, and confirms or refutes them.
         faded = exp(min(server.seats_shown_at - context.now, 0.0) / (FADE_SECONDS * server.seats))
         wait += faded * residence * (beside + 1 - server.seats) / server.seats
     if server.ready_at:
@@ -131,8 +131,8 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
             wait += _room_seconds(server, excess / used if used else 1.0, residence)
         fullness = used / capacity
         price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
-        # Blocks that are cached and idle take room as well once they are in use. Blocks shared with other requests stay
-        # longer only if this request ends last.
+        # Cached idle blocks occupy room as well once they are in use. Blocks shared with other requests stay longer
+        # only if this request ends last.
         taken = request.prompt_tokens - shared + shared / (users + 1)
         extra += price * residence * taken / capacity
     return wait + work + extra + OTHERS_WEIGHT * lost, wait + work, matched
@@ -141,14 +141,14 @@ def predict_cost(server: ServerState, context: SchedulingContext) -> tuple[float
 def _room_seconds(server: ServerState, share: float, residence: float) -> float:
     """Seconds until this share of the used cache is free.
 
-    Assume that all requests occupy equal parts, and that cache is freed only when a whole request ends.
+    Assume that all requests occupy equal parts, and that a part is freed only when its request ends.
     """
     running = max(server.requests, 1)
     return residence * ceil(share * running) / running
 
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
-    """Seconds of adapter loads ahead of this request: all of them before its own load, else for what it stands still.
+    """Seconds by which adapter loads delay this request: those before its own load, or the standstill that they cause.
 
     A load that waits for a slot delays only requests for its own adapter.
     """
@@ -175,7 +175,7 @@ def _slot_cost(server: ServerState, context: SchedulingContext, residence: float
     lost = residence * (busy + 1) / slots
     loaded = server.adapters.used_at
     if context.request.adapter not in loaded and len(loaded) >= slots:
-        lost += LOAD_SECONDS  # of the idle adapter that is unloaded, when it is asked for again
+        lost += LOAD_SECONDS  # the unloaded idle adapter must be loaded again when it is requested
     return OTHERS_WEIGHT * lost
 
 

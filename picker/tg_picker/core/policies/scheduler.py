@@ -1,4 +1,4 @@
-"""Door or pool provider -> servers: picks the server of each request, and counts the requests on each server."""
+"""Door or pool provider -> servers: picks the server of each request, and counts each server's requests."""
 
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
@@ -23,9 +23,9 @@ from tg_picker.core.state import (
 )
 
 STALE_SECONDS = 2.0
-"""A report older than this is ignored, unless servers are scraped less often."""
+"""An older report is ignored, unless servers are scraped less often than this."""
 _SWEEP_SECONDS = 0.2
-"""How often stale reports are searched for."""
+"""Interval of the search for stale reports."""
 NO_ENDPOINTS_RETRY_SECONDS = 1.0
 SATURATED_RETRY_SECONDS = 1.0
 
@@ -37,13 +37,13 @@ class Scheduler:
     """Picks servers. Not thread-safe: it belongs to one event loop. It never waits.
 
     Args:
-        policy: a policy, or the name of one.
-        admission: what refuses sheddable requests before the policy sees them, or its name.
+        policy: a policy, or its name.
+        admission: the rule that refuses sheddable requests before the policy sees them, or its name.
         random: decides ties; the same seed and the same calls give the same picks.
 
     Attributes:
-        missing: adapters that servers answered 404 for.
-        followers: are notified of each placement, its progress, and of all that may free capacity.
+        missing: adapters for which servers answered 404.
+        followers: are notified of each placement, of its progress, and of all events that may free capacity.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Scheduler:
         """Pick one of the endpoints, and count the request there until its placement ends.
 
         Args:
-            request: what is to be placed.
-            endpoints: the eligible ones: ready, in the subset, not tried before.
-            now: seconds on a clock that never goes back; the one of `LoadReport.read_at`.
+            request: the request to place.
+            endpoints: the eligible servers: ready, in the request's subset, not tried before.
+            now: seconds on a monotonic clock, the same as of `LoadReport.read_at`.
         """
         choice = self.choose(request, endpoints, now)
         return choice if isinstance(choice, Rejection) else self.place(request, choice, now)
@@ -78,13 +78,13 @@ class Scheduler:
     def choose(
         self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float, *, admitted: bool = False
     ) -> Choice | Rejection:
-        """Choose one of the endpoints, and count nothing yet. See `pick`.
+        """Choose one of the endpoints without counting the request yet. See `pick`.
 
         Args:
-            request: what is to be placed.
-            endpoints: the eligible ones.
-            now: on the scheduler's clock.
-            admitted: whether the rule that refuses sheddable requests has let this one through before.
+            request: the request to place.
+            endpoints: the eligible servers.
+            now: seconds on the scheduler's clock.
+            admitted: whether the admission rule has already let this request through.
         """
         if not endpoints:
             return Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
@@ -101,7 +101,7 @@ class Scheduler:
         return choice if choice.others else choice._replace(others=nsmallest(MAX_FALLBACKS + 1, servers, requests_of))
 
     def place(self, request: InstanceRequest, choice: Choice, now: float) -> Pick:
-        """Count a request at the server that was chosen, until its placement ends."""
+        """Count a request at the chosen server, until its placement ends."""
         server = choice.server
         matched = server.prefixes.match(request.prefix) if choice.matched is None else choice.matched
         cached = matched * BLOCK_TOKENS
@@ -116,27 +116,27 @@ class Scheduler:
         The other scheduler reports its progress.
 
         Args:
-            endpoint: where.
-            request: what the other scheduler said of it.
+            endpoint: the server.
+            request: the request as the other scheduler described it.
             cached: tokens of its prompt that the server need not compute.
-            room: tokens of its prompt that were not in use there.
-            now: on the scheduler's clock.
+            room: tokens of its prompt that no other request on the server used.
+            now: seconds on the scheduler's clock.
         """
         return Placement(
             self.server(endpoint), request, self._estimates, cached, now, reported_room=room, followers=self.followers
         )
 
     def predict_first_token(self, request: InstanceRequest, server: ServerState, now: float) -> float:
-        """Seconds until the first token of a request's answer, were it placed on this server now."""
+        """Predict the seconds until the first token of the answer, if the request were placed on this server now."""
         _, wait, _ = predict_cost(server, self._situation(request, (server,), now))
         return wait
 
     def observe(self, endpoint: Endpoint, report: LoadReport) -> None:
-        """Take a server's report. An older report than the last one is ignored; a later start is a restart."""
+        """Take a server's report. One that is older than the last is ignored. A later start time means a restart."""
         server = self.server(endpoint)
         if server.report is None or report.read_at >= server.report.read_at:
             if (began := report.started_at) is not None:
-                # Only a later start counts: processes that share an address report theirs in turn.
+                # Only a later start counts: several processes that share an address report their starts alternately.
                 if server.started_at is not None and began > server.started_at:
                     self.restarted(endpoint)
                 server.started_at = max(began, server.started_at or began)
@@ -147,7 +147,7 @@ class Scheduler:
             self._notify_followers()
 
     def expire(self, now: float) -> None:
-        """Forget reports that are too old. `pick` does so by itself; a page that shows servers calls it first."""
+        """Forget reports that are too old. `pick` calls this itself; a page that shows servers must call it first."""
         self._swept_at = now
         self.missing.expire(now)
         for server in self._servers.values():
@@ -158,33 +158,33 @@ class Scheduler:
 
     @property
     def servers(self) -> tuple[ServerState, ...]:
-        """All servers about which something is known. Read them only."""
+        """All servers about which something is known; do not change them."""
         return tuple(self._servers.values())
 
     def server(self, endpoint: Endpoint) -> ServerState:
-        """What is known of a server, for pages and metrics. Read it only."""
+        """The state of a server, for pages and metrics; do not change it."""
         known = self._servers.get(endpoint.address)
         if known is None:
             engine = self._engines.setdefault(_engine_key(endpoint), EngineSpeed())
             known = self._servers[endpoint.address] = ServerState(endpoint, engine)
-        known.endpoint = endpoint  # the newest name and labels
+        known.endpoint = endpoint  # it may have a new name or new labels
         return known
 
     def was_told(self, adapter: str, endpoints: Iterable[Endpoint]) -> bool:
-        """Whether one of these servers reported an adapter, and did not answer 404 for it since."""
+        """Whether one of these servers reported an adapter, and has not answered 404 for it since."""
         known = (self._servers.get(each.address) for each in endpoints)
         return any(adapter in server.adapters.told for server in known if server is not None)
 
     def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, by_peer: bool = False) -> None:
-        """Note that a server does not have an adapter, since it answered 404.
+        """Note that a server does not have an adapter, because it answered 404.
 
         Ignored for a server that has left the pool.
 
         Args:
-            endpoint: who answered.
-            adapter: that was asked for.
-            now: on the scheduler's clock.
-            by_peer: whether another scheduler said so; then no follower is notified.
+            endpoint: the server that answered.
+            adapter: the requested adapter.
+            now: seconds on the scheduler's clock.
+            by_peer: whether another scheduler reported it; then no follower is notified.
         """
         server = self._servers.get(endpoint.address)
         if server is not None:
@@ -200,7 +200,7 @@ class Scheduler:
         self.missing.forget(endpoint.address)
 
     def retain(self, endpoints: Iterable[Endpoint]) -> None:
-        """Forget all servers but these. Placements on forgotten servers may still report.
+        """Forget all servers but these. Placements on forgotten servers may still report their progress.
 
         A server that left may reappear briefly when a late answer ends; the next call forgets it again.
         """
@@ -219,7 +219,7 @@ class Scheduler:
         return SchedulingContext(request, servers, self._estimates.expect(request), now, self._random)
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
-        # The same tuple comes with nearly every request. A tuple cannot change, so the result for it stays valid.
+        # Nearly every request comes with the same tuple. A tuple is immutable, so the result for it remains valid.
         last, last_model, eligible = self._last
         if endpoints is last and model == last_model:
             return eligible
@@ -230,5 +230,5 @@ class Scheduler:
 
 
 def _engine_key(endpoint: Endpoint) -> _EngineKey:
-    """The key of servers that are assumed to be equally fast until they prove otherwise."""
+    """The key by which servers share a speed: they are assumed to be equally fast until they prove otherwise."""
     return endpoint.models or frozenset(endpoint.labels.items())

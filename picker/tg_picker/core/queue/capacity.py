@@ -1,4 +1,4 @@
-"""Server states, objectives -> flow control: whether a request goes to a server now, and to which of the best ones."""
+"""Server states and objectives -> flow control: whether a request goes to a server now, and to which one."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -9,24 +9,24 @@ from tg_picker.core.queue.queue_limits import QueueLimits
 from tg_picker.core.queue.slo_attainment import RouteSlo, SloAttainment
 from tg_picker.core.state import ServerState
 
-ELSEWHERE = "the best server would miss the promise"
-"""The reason of a pick that is not the policy's first."""
+ELSEWHERE = "the best server would miss the objective"
+"""The reason of a pick that was not the policy's first choice."""
 FAIR_SHARE = 0.5
-"""An objective is expected to be missed if the probability of meeting it is below this."""
+"""An objective counts as probably missed if the probability of meeting it is lower than this."""
 
 
 class Capacity:
-    """Judges a pool for one request at one moment.
+    """Decides for one request, at one moment, whether a pool has capacity.
 
     A request goes at once if the best server will probably meet its objective. If that server will probably miss it, a
-    request with a priority above 0 goes to the next best server that will probably meet it. Any other request of a
-    priority of at least 0 goes while some server of the pool has a short queue, and then to the server that the policy
-    likes best: sending it where the queue is short would cost adapters and caches. While a route of a higher priority
-    misses its objective, a request goes only to a server that would meet that objective too. A server that reports no
-    queue counts as one with an empty queue.
+    request with a priority above 0 goes to the next best server that will probably meet it. Any other request with a
+    priority of at least 0 goes if some server of the pool has a short queue, but to the server that the policy likes
+    best: going to the short queue would cost adapters and caches. While a route with a higher priority misses its
+    objective, a request goes only to a server that would meet that objective too. A server that reports no queue counts
+    as one with an empty queue.
 
     Attributes:
-        predict: returns the seconds until the request's first token on a server.
+        predict: predicts the seconds until the request's first token on a server.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Capacity:
         self._behind = attainment.behind(request.priority, now)
 
     def find(self, choice: Choice, servers: Iterable[ServerState]) -> Choice | None:
-        """Where the request goes; None = it should wait.
+        """The choice of a server; None = the request should wait.
 
         Args:
-            choice: the policy's choice, with the next best.
-            servers: the eligible ones.
+            choice: the policy's choice, with the next best servers.
+            servers: the eligible servers.
         """
         if self._behind and not self._suits_behind(choice.server):
             return None
@@ -61,13 +61,13 @@ class Capacity:
             if self._is_kept(choice.server):
                 return choice
             if self._request.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
-                # The policy includes what a server's choice costs other requests. A request that overtakes those that
-                # wait may take that server anyway.
+                # The policy's order counts what a choice costs other requests. A request that overtakes the waiting
+                # ones may ignore that cost.
                 kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,), matched=None)
             if self._request.priority < 0:
-                # A sheddable request is not served late at the cost of others.
+                # A sheddable request must not be served late at the cost of others.
                 return choice if min(self._shares(choice.server)) >= FAIR_SHARE else None
             if self.is_late(choice.server) and not self._takes_late(choice.server):
                 return None
@@ -81,18 +81,18 @@ class Capacity:
         return server.speed.predict_first_token(self._request.prompt_tokens) <= bound
 
     def _takes_late(self, server: ServerState) -> bool:
-        """Whether a late request on a server makes no other one late: a fresh one would still begin soon there."""
+        """Whether a request that is late anyway would make no other request late on this server."""
         tokens = self._request.prompt_tokens
         return not server.backlog or server.speed.is_soon(self.predict(server), tokens, self._request.objective)
 
     def _suits_behind(self, server: ServerState) -> bool:
-        """Whether a server with this request too would still meet the objectives of the routes behind theirs."""
+        """Whether a server with this request too would still meet the objectives of the routes that miss theirs."""
         if not server.requests:
             return True
         return all(self._keeps_first_token(server, each) and self._keeps_pace(server, each) for each in self._behind)
 
     def _is_kept(self, server: ServerState) -> bool:
-        """Whether the probability that a server meets the request's objective reaches the objective's quantile."""
+        """Whether the server probably enough meets the request's objectives: with at least their quantiles."""
         objective = self._request.objective or Objective()
         first, output = self._shares(server)
         return first >= objective.quantile and output >= objective.output_quantile
@@ -115,7 +115,7 @@ class Capacity:
         bound, tokens = route.objective.first_token or 0.0, self._request.prompt_tokens
         if server.speed.is_soon(self.predict(server), tokens, route.objective):
             return True
-        # An objective that even an idle server would miss is probably a typing error: it must not stop all other
+        # An objective that even an idle server would miss is probably a typing error. It must not stop all other
         # requests.
         return server.speed.predict_first_token(tokens) > bound and route.first_token.share < FAIR_SHARE
 

@@ -1,4 +1,4 @@
-"""Request queue -> the next request of one band: fair among flows, the earliest deadline first within one."""
+"""Request queue -> the next request of one priority band: fair among flows, then the earliest deadline first."""
 
 from msgspec import Struct, field
 
@@ -6,7 +6,7 @@ from tg_picker.core.queue.priority_queue import PriorityQueue
 from tg_picker.core.queue.waiting import Waiting
 
 MAX_LEFT_FLOWS = 1_000
-"""How many flows without a waiting request keep their account."""
+"""Most flows whose account is kept while none of their requests waits."""
 
 
 class _Flow(Struct, eq=False):
@@ -20,7 +20,7 @@ class _Flow(Struct, eq=False):
 class FlowAccounts(Struct):
     """The accounts of flows without a waiting request, and the account with which a new flow starts.
 
-    Requests of one band wait in separate lanes if they may go to different servers; the lanes share these accounts.
+    Requests of one band that may go to different servers wait in separate lanes, which share these accounts.
     """
 
     clock: float = 0.0
@@ -28,9 +28,9 @@ class FlowAccounts(Struct):
 
 
 class FairFlows:
-    """Requests that wait, by flow. The flow that was served least goes next.
+    """Waiting requests by flow. The flow that was served least goes next.
 
-    So two flows that both wait all the time get the same number of tokens, but for the largest request of one of them.
+    So two flows that always have waiting requests get equally many tokens, up to the size of one request.
     """
 
     def __init__(self, accounts: FlowAccounts) -> None:
@@ -45,7 +45,7 @@ class FairFlows:
         """Add a request that is not queued yet."""
         flow = self._flows.get(waiting.flow)
         if flow is None:
-            # A flow that was away is neither compensated for that time nor forgiven what it consumed before.
+            # A flow that returns gets no credit for the time without requests, and still owes what it consumed before.
             paid = max(self._accounts.left.pop(waiting.flow, 0.0), self._accounts.clock)
             flow = self._flows[waiting.flow] = _Flow(waiting.flow, paid)
             self._ready.push(paid, flow)
@@ -53,15 +53,15 @@ class FairFlows:
 
     @property
     def paid(self) -> float:
-        """The account of the flow that goes next. There must be one."""
+        """The account of the flow that goes next. The queue must not be empty."""
         return self._ready.least_key()
 
     def head(self) -> Waiting:
-        """The request that goes next. There must be one."""
+        """The request that goes next. The queue must not be empty."""
         return self._ready.peek().requests.peek()
 
     def take(self) -> Waiting:
-        """Take out the request that goes next; its flow pays."""
+        """Remove the request that goes next, and charge its flow for it."""
         flow = self._ready.pop()
         taken = flow.requests.pop()
         self._accounts.clock = max(self._accounts.clock, flow.paid)
@@ -73,14 +73,14 @@ class FairFlows:
         return taken
 
     def postpone(self, waiting: Waiting) -> None:
-        """Let a queued request be due later by as long as it may wait; its flow keeps its turn."""
+        """Postpone a queued request's deadline by the time that it may wait. Its flow keeps its turn."""
         requests = self._flows[waiting.flow].requests
         requests.discard(waiting)
         waiting.due += waiting.expires_at - waiting.arrived_at
         requests.push(waiting.due, waiting)
 
     def remove(self, waiting: Waiting) -> None:
-        """Take out a queued request; its flow pays nothing."""
+        """Remove a queued request without charging its flow."""
         flow = self._flows[waiting.flow]
         flow.requests.discard(waiting)
         if not flow.requests:
@@ -93,6 +93,6 @@ class FairFlows:
         if flow.paid > accounts.clock:
             accounts.left[flow.name] = flow.paid
         if len(accounts.left) > MAX_LEFT_FLOWS:
-            # Names of flows come from clients. An account below the clock means nothing any more.
+            # Clients choose the names of flows. An account below the clock has no effect any more.
             ahead = {name: paid for name, paid in accounts.left.items() if paid > accounts.clock}
             accounts.left = ahead if len(ahead) <= MAX_LEFT_FLOWS else {}

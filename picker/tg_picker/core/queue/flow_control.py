@@ -24,22 +24,22 @@ from tg_picker.core.state import (
 
 _EMPTY = Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
 _LATE = Rejection("objective-out-of-reach", 429)
-"""What stands for a request that no server would begin in time, while it may go behind others for that."""
+"""Marks a request that no server would begin in time, so that requests that can still be in time may overtake it."""
 
 
 class FlowControl(Follower):
-    """Places requests while a server has capacity (see `Capacity`); otherwise lets them wait by priority, in bands.
+    """Places requests while a server has capacity (see `Capacity`). Others wait in bands, by priority.
 
-    It belongs to one event loop and has no clock: `submit` and `serve` are given the time. It follows its scheduler.
+    It belongs to one event loop and has no clock: the time is an argument of its methods. It follows its scheduler.
 
     Args:
-        scheduler: picks among the servers with room.
+        scheduler: picks among the servers with capacity.
         limits: the limits of each pool's queue.
 
     Attributes:
-        scheduler: the same.
+        scheduler: the scheduler.
         attainment: how the routes meet their objectives.
-        on_capacity: called when there may be capacity for a request that waits: call `serve`, now or later.
+        on_capacity: called when a waiting request may have capacity; then call `serve`, now or later.
     """
 
     def __init__(self, scheduler: Scheduler, limits: QueueLimits) -> None:
@@ -53,7 +53,7 @@ class FlowControl(Follower):
 
     @property
     def waiting(self) -> dict[str, dict[int, int]]:
-        """Requests that wait, by pool and priority."""
+        """The numbers of waiting requests, by pool and priority."""
         return {pool: queue.lengths for pool, queue in self._queues.items()}
 
     def measure(self, pool: str, priority: int) -> tuple[float, int]:
@@ -62,7 +62,7 @@ class FlowControl(Follower):
 
     @property
     def next_expiry(self) -> float | None:
-        """When the first request has waited long enough; None = none waits."""
+        """When the first waiting request expires; None = no request waits."""
         return min((at for queue in self._queues.values() if (at := queue.next_expiry) is not None), default=None)
 
     def submit(
@@ -75,20 +75,20 @@ class FlowControl(Follower):
         arrived_at: float | None = None,
         size: int = 0,
     ) -> Waiting:
-        """Place a request, refuse it, or let it wait: see its `made`.
+        """Place a request, refuse it, or let it wait. The result's `made` says which.
 
         Args:
-            pool: whose queue it waits in.
-            request: what is to be placed.
-            endpoints: returns the eligible ones of that moment.
-            now: on the scheduler's clock.
-            arrived_at: when the request came, if it failed elsewhere before.
+            pool: the pool in whose queue it may wait.
+            request: the request to place.
+            endpoints: returns the servers that are eligible at the moment of the call.
+            now: seconds on the scheduler's clock.
+            arrived_at: when the request arrived, if an earlier attempt at it failed.
             size: bytes that are held while it waits.
         """
         if arrived_at is None:
             arrived_at = now
         if request.adapter is not None:
-            # Filter here, so that the request neither waits for a server that lacks its adapter nor in such a server's
+            # Filter here, so that the request waits neither for a server without its adapter nor in such a server's
             # queue.
             endpoints = partial(self._find_having, request.adapter, endpoints)
         queue = self._queues.get(pool)
@@ -96,7 +96,7 @@ class FlowControl(Follower):
             made = self._try(request, endpoints(), arrived_at, now, admitted=False)
         else:
             choice = self.scheduler.choose(request, endpoints(), now)
-            # Refuse at once what waiting would not help.
+            # Refuse at once if waiting would not help.
             made = choice if isinstance(choice, Rejection) and not _waits(choice) else None
         waiting = self._waiting(request, endpoints, arrived_at, size)
         if made is not None:
@@ -118,15 +118,15 @@ class FlowControl(Follower):
         for each in displaced:
             self._settle(each, Rejection("displaced", 429, self._retry_after(queue, now)), now)
         if len(queue) > 1:
-            # The queue is not empty: skip it only with a higher priority, or if those queued need other servers.
+            # Others wait already. This one overtakes them only by its priority, or if they need other servers.
             self._serve(pool, queue, now)
 
     def pick_at_once(
         self, pool: str, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float
     ) -> Pick | None:
-        """Place a further attempt at a request, which does not wait.
+        """Place another attempt at a request. It never waits.
 
-        None: there is no capacity, or other requests wait for it.
+        Returns None if there is no capacity, or if other requests wait for it.
         """
         if pool in self._queues:
             return None
@@ -136,7 +136,7 @@ class FlowControl(Follower):
         return made if isinstance(made, Pick) else None
 
     def serve(self, now: float) -> None:
-        """Place the requests for which there is capacity, and refuse those that waited too long."""
+        """Place the waiting requests for which there is capacity, and refuse those that have expired."""
         for pool, queue in tuple(self._queues.items()):
             for each in queue.expire(now):
                 reason = Rejection("expired", 429, self._retry_after(queue, now))
@@ -144,7 +144,7 @@ class FlowControl(Follower):
             self._serve(pool, queue, now)
 
     def leave(self, pool: str, waiting: Waiting, now: float) -> None:
-        """Forget a request whose client left: it no longer waits, and a server that it was given is released."""
+        """Forget a request whose client left. If it was given a server, that server is released."""
         waiting.on_made = None
         if isinstance(waiting.made, Pick):
             waiting.made.placement.finish(None, now)
@@ -153,11 +153,11 @@ class FlowControl(Follower):
             queue.remove(waiting)
             self._drop_if_empty(pool, queue)
             self.attainment.refused(waiting.request, now, now - waiting.arrived_at)
-            # Requests of its lane may have waited only for it.
+            # Other requests in its lane may have waited only behind it.
             self.changed()
 
     def move(self, placement: Placement, request: InstanceRequest, endpoint: Endpoint, now: float) -> Pick | None:
-        """Count a request at the server that really runs it; None if that server does not list the model."""
+        """Count a request at the server that really runs it. Returns None if that server does not list the model."""
         choice = self.scheduler.choose(request, (endpoint,), now, admitted=True)
         if isinstance(choice, Rejection):
             placement.finish(None, now)
@@ -191,7 +191,7 @@ class FlowControl(Follower):
         if objective is not None and objective.first_token is not None:
             due = arrived_at + objective.first_token
             if request.priority < 0:
-                # A sheddable request is not served late at the cost of others.
+                # A sheddable request must not be served late at the cost of others.
                 expires_at = min(expires_at, due)
         answer = request.expected_tokens or min(request.max_tokens or ASSUMED_OUTPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
         return Waiting(request, endpoints, arrived_at, due, expires_at, size, request.prompt_tokens + answer)
@@ -206,7 +206,7 @@ class FlowControl(Follower):
                 if made is _LATE:
                     queue.postpone(head)
                 elif made is None:
-                    # In its lane, it goes before all lower bands.
+                    # It blocks its lane for all lower bands.
                     blocked.add(head.lane)
                 elif isinstance(made, Pick):
                     queue.take(head)
@@ -230,7 +230,7 @@ class FlowControl(Follower):
             waiting.on_made(made)
 
     def _refuse_full(self, waiting: Waiting, queue: RequestQueue, now: float) -> Rejection:
-        """If no request of this priority may wait, the refusal names what it would have waited for."""
+        """The refusal of a request that may not wait. If none of its priority may, it names what is missing instead."""
         reason: RejectionReason = "queue-full"
         if not self._limits.band(waiting.priority)[0]:
             if not waiting.endpoints():
@@ -248,7 +248,7 @@ class FlowControl(Follower):
         admitted: bool,
         yields: bool = False,
     ) -> Pick | Rejection | None:
-        """Place a request; None = it has to wait; _LATE = it yields to others, since it would begin late."""
+        """Place a request. None = it has to wait; _LATE = it would begin late, so it yields to other requests."""
         most = self._limits.max_requests
         roomy = endpoints if most is None else self._below_bound(request, endpoints, most)
         if roomy is None:
@@ -258,7 +258,7 @@ class FlowControl(Follower):
             return None if _waits(choice) else choice
         knows_objectives = request.objective is not None or self.attainment.has_routes
         if not knows_objectives and choice.server.queue < self._limits.max_queued:
-            # The usual case. `Capacity` says the same, at a tenth of the cost of a pick.
+            # The usual case. `Capacity` would decide the same, at a tenth of the cost of a pick.
             return self.scheduler.place(request, choice, now)
         capacity = Capacity(self.scheduler, self.attainment, self._limits, request, arrived_at=arrived_at, now=now)
         is_late = yields and capacity.is_late(choice.server)
@@ -278,9 +278,9 @@ class FlowControl(Follower):
     def _below_bound(
         self, request: InstanceRequest, endpoints: Sequence[Endpoint], most: int
     ) -> Sequence[Endpoint] | None:
-        """The servers below their bound of requests; None = there are servers, but all have reached it."""
+        """The servers below their limit of requests; None = there are servers, but all have reached it."""
         serving = [each for each in endpoints if each.serves(request.model)]
-        # With no candidates, let the scheduler raise the error.
+        # Without candidates, let the scheduler return the rejection.
         roomy = [each for each in serving if self.scheduler.server(each).requests < most]
         return roomy or (None if serving else endpoints)
 
@@ -293,8 +293,8 @@ class FlowControl(Follower):
 
 
 def _waits(rejection: Rejection) -> bool:
-    """Whether a refusal may pass by itself, for instance when servers start.
+    """Whether the reason of a rejection may vanish by itself, for example when servers start.
 
-    A refusal by the admission rule is final.
+    A rejection by the admission rule is final.
     """
     return rejection.reason in {"objective-out-of-reach", "no-endpoints"}

@@ -4,26 +4,26 @@ from math import floor, log2
 
 STEPS_PER_OCTAVE = 4
 MAX_OCTAVES = 5
-"""A measured latency of 1/32 of the predicted one, or 32 times as much, is counted as that."""
+"""Limits the ratio of measured to predicted latency to 1/32 and 32."""
 FORGETTING = 0.995
-"""Weight of the earlier samples when one more comes: about the last 200 count."""
+"""Weight of all earlier samples when a new one is added: about the last 200 samples count."""
 PRIOR_WEIGHT = 10.0
 _MIN_SECONDS = 1e-6
 _HALF = STEPS_PER_OCTAVE * MAX_OCTAVES
 
 
 class PredictionErrors:
-    """The distribution of measured / predicted latency, in steps of a quarter of an octave."""
+    """The distribution of measured / predicted latency, in steps of a quarter of an octave (a factor of 2**0.25)."""
 
     def __init__(self) -> None:
         self._weights = [0.0] * (2 * _HALF + 1)
-        # The prior: mostly up to the prediction, now and then two or four times as much.
+        # The prior: usually up to the prediction, sometimes two or four times as much.
         for ratio, share in ((0.5, 0.3), (0.95, 0.5), (1.9, 0.15), (3.8, 0.05)):
             self._weights[_step(ratio)] = PRIOR_WEIGHT * share
         self._total = PRIOR_WEIGHT
 
     def learn(self, predicted: float, measured: float) -> None:
-        """Note a predicted and a measured latency in seconds."""
+        """Add a predicted and a measured latency, in seconds."""
         self._weights = [FORGETTING * weight for weight in self._weights]
         self._weights[_step(max(measured, _MIN_SECONDS) / max(predicted, _MIN_SECONDS))] += 1.0
         self._total = FORGETTING * self._total + 1.0
@@ -36,5 +36,5 @@ class PredictionErrors:
 
 
 def _step(ratio: float) -> int:
-    """The index of a ratio's step; the first and last steps include everything beyond them."""
+    """The index of a ratio's step. The first and the last step include everything beyond them."""
     return min(max(floor(STEPS_PER_OCTAVE * log2(ratio)) + _HALF + 1, 0), 2 * _HALF)

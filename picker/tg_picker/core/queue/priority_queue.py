@@ -1,4 +1,4 @@
-"""Request queue -> its orders: the least item of many, of which any may be taken out."""
+"""Request queue -> its orders: the least of many items, any of which may be removed."""
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable
@@ -9,10 +9,10 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class PriorityQueue(Generic[Item]):
-    """Items by their keys, equal keys in the order in which they came.
+    """Items ordered by their keys. Items with equal keys are in the order in which they were added.
 
-    Each change moves the items behind it. That is meant for up to ten thousand items, about a microsecond each;
-    `QueueLimits.max_waiting` is a thousand as shipped.
+    Each change moves all later items. That is meant for up to ten thousand items, and takes about a microsecond each;
+    the default of `QueueLimits.max_waiting` is a thousand.
     """
 
     def __init__(self) -> None:
@@ -37,13 +37,13 @@ class PriorityQueue(Generic[Item]):
         return self._sorted[0][0]
 
     def pop(self) -> Item:
-        """Take out the item with the least key. The queue must not be empty."""
+        """Remove and return the item with the least key. The queue must not be empty."""
         item = self.peek()
         self.discard(item)
         return item
 
     def discard(self, item: Item) -> None:
-        """Take out an item, if it is there."""
+        """Remove an item, if it is in the queue."""
         entry = self._entries.pop(item, None)
         if entry is not None:
             del self._sorted[bisect_left(self._sorted, entry)]

@@ -11,12 +11,12 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class BandLimits(Struct, frozen=True, forbid_unknown_fields=True):
-    """The bounds of the requests of one priority.
+    """The limits for requests of one priority.
 
     Attributes:
         priority: the priority of these requests.
-        max_waiting: requests that may wait; 0 = none. None = as many as in all.
-        max_bytes: of their bodies; None = as many as in all.
+        max_waiting: most requests that may wait; 0 = none. None = as many as in the whole queue.
+        max_bytes: most bytes of their bodies; None = as many as in the whole queue.
     """
 
     priority: int
@@ -25,16 +25,16 @@ class BandLimits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QueueLimits(Struct, frozen=True, forbid_unknown_fields=True):
-    """The bounds of the requests that wait for a server of one pool.
+    """The limits for requests that wait for a server of one pool.
 
     Attributes:
-        max_waiting: requests of all priorities; 0 = none waits.
-        max_bytes: of their bodies.
-        max_seconds: how long a request waits.
-        max_requests: that a server runs and queues; None = as many as its queue allows.
-        max_queued: reported length of a server's own queue from which on it gets no more requests without an objective.
-        sheddable: whether requests of a priority below 0 wait too; False = they are refused at once.
-        bands: bounds of single priorities.
+        max_waiting: most waiting requests of all priorities; 0 = none may wait.
+        max_bytes: most bytes of their bodies.
+        max_seconds: how long a request may wait.
+        max_requests: most requests that a server runs and queues; None = no limit but its queue's length.
+        max_queued: length of a server's own queue from which on it gets no more requests without an objective.
+        sheddable: whether requests with a priority below 0 may wait too; False = they are refused at once.
+        bands: limits for single priorities.
     """
 
     max_waiting: _Count = 1_000
@@ -46,13 +46,13 @@ class QueueLimits(Struct, frozen=True, forbid_unknown_fields=True):
     bands: tuple[BandLimits, ...] = ()
 
     def check(self, option: str) -> None:
-        """What no type says.
+        """Check what the types cannot express.
 
         Args:
             option: the configuration's name of these limits.
 
         Raises:
-            BadRequest: a priority has two bounds, or a bound above that of the pool; it names the place below `option`.
+            BadRequest: a priority has two limits, or a limit above the pool's; `option` of the error is its position.
         """
         seen: set[int] = set()
         for at, band in enumerate(self.bands):
@@ -63,11 +63,11 @@ class QueueLimits(Struct, frozen=True, forbid_unknown_fields=True):
             for field in ("max_waiting", "max_bytes"):
                 most, limit = getattr(self, field), getattr(band, field)
                 if limit is not None and limit > most:
-                    sentence = f"{field} of priority {band.priority} is {limit}, above the {most} of all; lower it"
+                    sentence = f"{field} of priority {band.priority} is {limit}, above the queue's {most}; lower it"
                     raise BadRequest(f"{option}: {sentence}").at(option, "bands", str(at), field)
 
     def band(self, priority: int) -> tuple[int, int]:
-        """The most requests and the most bytes that wait at a priority."""
+        """The most requests and the most bytes that may wait at a priority."""
         if priority < 0 and not self.sheddable:
             return 0, 0
         found = next((band for band in self.bands if band.priority == priority), None)

@@ -1,4 +1,4 @@
-"""Requests without a server -> the order in which they get one: bands, fair flows, deadlines. Bounded."""
+"""Requests without a server -> the order in which they get one: by bands, fair flows, deadlines. Bounded."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -11,7 +11,7 @@ from tg_picker.core.queue.waiting import Lane, Waiting
 
 
 class _Band:
-    """The requests of one priority."""
+    """The waiting requests of one priority."""
 
     def __init__(self) -> None:
         self.accounts = FlowAccounts()
@@ -22,7 +22,7 @@ class _Band:
 
 
 class RequestQueue:
-    """Requests that wait for a server of one pool. A band goes before all lower ones; within it flows take turns.
+    """Requests that wait for a server of one pool. A band goes before all lower ones; within a band, flows take turns.
 
     Args:
         limits: how much may wait.
@@ -38,30 +38,30 @@ class RequestQueue:
 
     @property
     def size(self) -> int:
-        """Bytes that are held for all requests."""
+        """Bytes that are held for all waiting requests."""
         return sum(band.size for band in self._bands.values())
 
     @property
     def lengths(self) -> dict[int, int]:
-        """Requests that wait, by priority, the highest first."""
+        """The numbers of waiting requests by priority, the highest priority first."""
         return {priority: len(self._bands[priority].arrivals) for priority in self.priorities}
 
     def measure(self, priority: int) -> tuple[float, int]:
-        """When the longest waiting request of a band arrived, and the bytes that the band holds. There must be one."""
+        """When the longest waiting request of a band arrived, and the bytes of the band. The band must not be empty."""
         band = self._bands[priority]
         return next(iter(band.arrivals)).arrived_at, band.size
 
     @property
     def next_expiry(self) -> float | None:
-        """When the first request has waited long enough; None = none waits."""
+        """When the first waiting request expires; None = no request waits."""
         return self._expiries.least_key() if self._expiries else None
 
     def add(self, waiting: Waiting) -> list[Waiting] | None:
         """Add a request.
 
         Returns:
-            The requests evicted for it: the newest of the lowest bands, or of the flow of the same band that has the
-            most. None: the queue is full, and nothing changed.
+            The requests evicted for it: the newest ones of the lowest bands, or the newest one of the longest flow in
+            the same band. None: the queue is full, and nothing changed.
         """
         displaced = self._make_room(waiting)
         if displaced is None:
@@ -78,39 +78,39 @@ class RequestQueue:
 
     @property
     def priorities(self) -> list[int]:
-        """The bands in which something waits, the highest first."""
+        """The bands in which requests wait, the highest first."""
         return sorted(self._bands, reverse=True)
 
     def head(self, priority: int, blocked: Collection[Lane] = ()) -> Waiting | None:
-        """The request that goes next in a band: one of the flow that was served least, in whichever lane.
+        """The request that goes next in a band: one of the flow that was served least, in any lane that is not blocked.
 
         Args:
             priority: the band.
-            blocked: lanes that are passed over.
+            blocked: lanes that are skipped.
 
         Returns:
-            None: none waits there.
+            The request; None = none waits there.
         """
         band = self._bands.get(priority)
         free = [] if band is None else [flows for lane, flows in band.lanes.items() if lane not in blocked]
         return min(free, key=attrgetter("paid")).head() if free else None
 
     def take(self, head: Waiting) -> None:
-        """Take out a `head` that goes to a server: its flow pays for it."""
+        """Remove a `head` that goes to a server, and charge its flow."""
         self._bands[head.priority].lanes[head.lane].take()
         self._forget(head)
 
     def postpone(self, waiting: Waiting) -> None:
-        """Put a request behind those that can still meet their objective; it keeps its deadline."""
+        """Move a request behind those that can still meet their objective. It expires at the same time as before."""
         self._bands[waiting.priority].lanes[waiting.lane].postpone(waiting)
 
     def remove(self, waiting: Waiting) -> None:
-        """Take out a queued request that will go to no server."""
+        """Remove a queued request that will not go to a server."""
         self._bands[waiting.priority].lanes[waiting.lane].remove(waiting)
         self._forget(waiting)
 
     def expire(self, now: float) -> list[Waiting]:
-        """Take out all requests whose time to wait has expired."""
+        """Remove and return all requests whose time to wait is over."""
         expired = []
         while self._expiries and self._expiries.least_key() <= now:
             expired.append(self._expiries.peek())
@@ -125,7 +125,7 @@ class RequestQueue:
             del band.flows[waiting.flow]
         band.size -= waiting.size
         self._expiries.discard(waiting)
-        # Clients choose neither bands nor lanes, but lanes change with the sets of eligible servers.
+        # Clients choose neither bands nor lanes, but lanes change with the eligible servers. So drop empty ones.
         if not band.lanes[waiting.lane]:
             del band.lanes[waiting.lane]
         if not band.arrivals:
@@ -153,7 +153,7 @@ class RequestQueue:
         return self._exchange(waiting, band, free)
 
     def _exchange(self, waiting: Waiting, band: _Band, free: int) -> list[Waiting] | None:
-        """The request of the same band to evict, from a flow with at least two more requests; None = there is none."""
+        """The request of the same band to evict, if its flow has at least two requests more; None = there is none."""
         longest = max(band.flows.values(), key=len, default={})
         if len(longest) < len(band.flows.get(waiting.flow, ())) + 2:
             return None

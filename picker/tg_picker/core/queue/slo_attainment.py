@@ -1,4 +1,4 @@
-"""Placements -> whether routes meet their objectives: measured on a sliding window, and predicted for a server."""
+"""Placements -> whether routes meet their objectives: measured over a sliding window, and predicted for a server."""
 
 from typing import NamedTuple
 
@@ -11,24 +11,24 @@ from tg_picker.core.state import Follower, LatencySample, Placement
 
 WINDOW_SECONDS = 60.0
 BUCKET_COUNT = 12
-"""The window slides by a twelfth of itself."""
+"""The window slides in steps of a twelfth of its length."""
 _BUCKET_SECONDS = WINDOW_SECONDS / BUCKET_COUNT
 
 
 class Attained(NamedTuple):
-    """How many of `total` met an objective."""
+    """How many of `total` events met an objective."""
 
     kept: int
     total: int
 
     @property
     def share(self) -> float:
-        """From 0 to 1; 1 if there was none."""
+        """The share from 0 to 1; 1 if there were no events."""
         return self.kept / self.total if self.total else 1.0
 
 
 class SlidingWindow:
-    """Counts events, each of which met an objective or missed it. Memory does not grow with their number."""
+    """Counts events that met or missed an objective. Its memory does not grow with their number."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, Attained] = {}
@@ -49,20 +49,20 @@ class SlidingWindow:
 
 
 MIN_SAMPLES = 20
-"""With fewer requests than this in the window, no route counts as behind its objective."""
+"""With fewer requests in the window, no route counts as behind its objective."""
 MAX_ROUTES = 1_000
 BEHIND_SECONDS = 0.25
-"""Seconds between two checks of which routes are behind."""
+"""Seconds between two checks which routes are behind."""
 
 
 class RouteSlo(NamedTuple):
-    """How a route met its objective in the last minute.
+    """How a route met its objectives in the last minute.
 
     Attributes:
-        objective: as the last request had it.
+        objective: the objectives of its last request.
         priority: the priority of that request.
-        first_token: requests whose first token came in time.
-        output_token: requests whose tokens followed each other in time, on average.
+        first_token: the requests whose first token was in time, of those measured.
+        output_token: the requests whose tokens followed each other in time on average, of those measured.
     """
 
     objective: Objective
@@ -72,8 +72,8 @@ class RouteSlo(NamedTuple):
 
     @property
     def misses_first_token(self) -> bool:
-        """Whether too few first tokens came in time."""
-        # The last request may have no such objective, though earlier ones had.
+        """Whether too few first tokens were in time."""
+        # The last request may have no such objective, although earlier ones had it.
         return self.objective.first_token is not None and _misses(self.first_token, self.objective.quantile)
 
     @property
@@ -99,7 +99,7 @@ class _Route(Struct):
 
 
 class _Watched(NamedTuple):
-    """A placed request with an objective, and its predicted latencies in seconds."""
+    """A placed request with an objective, and the latencies that were predicted for it, in seconds."""
 
     route: _Route
     objective: Objective
@@ -112,8 +112,8 @@ class SloAttainment(Follower):
     """Counts how often routes meet their objectives, and learns how reliable predictions are.
 
     Attributes:
-        first_errors: those of the seconds from a placement to the first token.
-        output_errors: those of the seconds from a token to the next.
+        first_errors: errors of the predicted seconds from a placement to the first token.
+        output_errors: errors of the predicted seconds from one token to the next.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class SloAttainment(Follower):
         self._looked_at = float("-inf")
 
     def read(self, now: float) -> dict[str, RouteSlo]:
-        """The attainment of each route with objectives; "" = requests without a route."""
+        """The attainment of each route with objectives; "" = of requests without a route."""
         return {
             name: RouteSlo(route.objective, route.priority, route.first_token.read(now), route.output_token.read(now))
             for name, route in self._routes.items()
@@ -133,11 +133,11 @@ class SloAttainment(Follower):
 
     @property
     def has_routes(self) -> bool:
-        """Whether a request had an objective."""
+        """Whether any request has had an objective."""
         return bool(self._routes)
 
     def behind(self, priority: int, now: float) -> list[RouteSlo]:
-        """The routes above this priority that miss their objective now."""
+        """The routes with a higher priority than this one that miss an objective now."""
         if now - self._looked_at > BEHIND_SECONDS:
             self._looked_at = now
             self._behind = [route for route in self.read(now).values() if route.is_behind]
@@ -146,20 +146,20 @@ class SloAttainment(Follower):
     def watch(
         self, placement: Placement, request: InstanceRequest, arrived_at: float, first: float, output: float
     ) -> None:
-        """Follow a request with an objective from its placement on. An answer that comes whole has no times to measure.
+        """Follow a request with an objective from its placement on. An answer that comes whole cannot be measured.
 
         Args:
             placement: the placement of the request.
-            request: with an objective.
-            arrived_at: when it came, before it waited.
+            request: the request, which has an objective.
+            arrived_at: when it arrived, before it waited.
             first: the predicted seconds from the placement to the first token.
-            output: the predicted seconds from a token to the next.
+            output: the predicted seconds from one token to the next.
         """
         if request.objective is not None and request.streamed:
             self._watched[placement] = _Watched(self._route(request), request.objective, arrived_at, first, output)
 
     def move(self, placement: Placement, other: Placement) -> None:
-        """Go on with another placement of the same request."""
+        """Continue with another placement of the same request."""
         if (watched := self._watched.pop(placement, None)) is not None:
             self._watched[other] = watched
 
@@ -177,7 +177,7 @@ class SloAttainment(Follower):
     def finished(
         self, placement: Placement, sample: LatencySample | None, usage: InstanceUsage | None, now: float
     ) -> None:
-        """Count the pace of the answer; one that never began counts as late if its time had run out."""
+        """Count the pace of the answer. An answer that did not begin in time counts as late."""
         watched = self._watched.pop(placement, None)
         if watched is None:
             return
@@ -194,12 +194,12 @@ class SloAttainment(Follower):
         self.output_errors.learn(watched.output_token, pace)
 
     def refused(self, request: InstanceRequest, now: float, waited: float = float("inf")) -> None:
-        """Count a request that no server got: it has missed its objective.
+        """Count a request that got no server as one that missed its objective.
 
         Args:
-            request: what was refused, or left.
-            now: on the scheduler's clock.
-            waited: seconds after which its client left, which says nothing about the servers if that was early.
+            request: the request that was refused, or whose client left.
+            now: seconds on the scheduler's clock.
+            waited: seconds after which its client left. If that was before the objective, the request does not count.
         """
         objective = request.objective
         if objective is not None and objective.first_token is not None and waited > objective.first_token:
@@ -210,7 +210,7 @@ class SloAttainment(Follower):
         route = self._routes.get(request.route)
         if route is None:
             if len(self._routes) >= MAX_ROUTES:
-                # Edits add and remove routes; the oldest one is the most likely to be gone.
+                # Edits of the configuration add and remove routes; the oldest one is most likely gone.
                 del self._routes[next(iter(self._routes))]
             route = self._routes[request.route] = _Route(objective, request.priority)
         route.objective, route.priority = objective, request.priority

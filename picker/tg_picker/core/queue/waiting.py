@@ -8,26 +8,26 @@ from tg_picker.core.interface import Endpoint, InstanceRequest
 from tg_picker.core.state import Pick, Rejection
 
 MAX_FLOW_CHARACTERS = 256
-"""Characters of a flow's name that count; longer names are cut."""
+"""Characters of a flow's name that count; longer names are truncated."""
 
 Lane = frozenset[str]
-"""The addresses that a request may go to. Requests of other lanes do not wait behind it."""
+"""The addresses of the servers that a request may go to. Requests of different lanes do not wait for each other."""
 
 
 class Waiting(Struct, eq=False):
     """A request on its way to a server.
 
     Attributes:
-        request: what is to be placed.
-        endpoints: the eligible ones at the moment of the call.
-        arrived_at: on the scheduler's clock.
-        due: when it should begin; the earliest goes first.
-        expires_at: until when it waits.
+        request: the request to place.
+        endpoints: returns the servers that are eligible at the moment of the call.
+        arrived_at: when it arrived, on the scheduler's clock.
+        due: when it should begin; within a flow, the earliest one goes first.
+        expires_at: when it stops waiting.
         size: bytes that are held while it waits.
-        cost: tokens that its flow pays.
-        lane: set when it begins to wait.
+        cost: tokens that its flow is charged.
+        lane: its lane; set when it begins to wait.
         made: the decision; None = it waits.
-        on_made: is called once with the decision, unless it was made in `submit`.
+        on_made: called once with the decision, unless `submit` made it at once.
     """
 
     request: InstanceRequest
@@ -43,18 +43,18 @@ class Waiting(Struct, eq=False):
 
     @property
     def yields(self) -> bool:
-        """Whether it goes behind others of its flow once it would begin late. It does so once."""
+        """Whether other requests of its flow may overtake it once it would begin late. That happens only once."""
         return self.due < self.expires_at
 
     @property
     def priority(self) -> int:
-        """The request's band."""
+        """The request's priority, which is its band."""
         return self.request.priority
 
     @property
     def flow(self) -> str:
-        """The flow that it counts for: the first characters of a name that the client chose.
+        """The flow on whose account it counts: the first characters of a name that the client chose.
 
-        It is kept after the request left.
+        The name is kept after the request has left.
         """
         return self.request.flow[:MAX_FLOW_CHARACTERS]

@@ -1,4 +1,4 @@
-"""What is known of each server: its placements, its measured speed, its prefixes and adapters."""
+"""What is known of each server: its placements, its measured speed, its cached prefixes and its adapters."""
 
 from tg_picker.core.state.kv_blocks import KvBlocks
 from tg_picker.core.state.missing_adapters import MissingAdapters

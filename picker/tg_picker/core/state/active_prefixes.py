@@ -1,4 +1,4 @@
-"""Placements -> server state: the prompt prefixes in use on one server, which need no cache a second time."""
+"""Placements -> server state: the prompt prefixes in use on one server; sharing them takes no more KV cache."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ _LEVEL_BITS = 2
 
 
 def marks_of(prefix: Fingerprint) -> tuple[int, ...]:
-    """The hashes at the end of a prompt's first block, of its first 4, 16, 64 and so on: a long prompt in few words."""
+    """Hashes that mark a long prompt in few numbers: those at the end of its first block, its first 4, 16 and so on."""
     blocks = prefix.blocks
     return tuple([blocks[at] for at in _places(len(blocks).bit_length())])
 
@@ -19,10 +19,10 @@ def _places(bit_length: int) -> tuple[int, ...]:
 
 
 class ActivePrefixes:
-    """For each block that is a mark: how many requests in flight have it in their prompt's prefix.
+    """Counts for each marked block how many requests in flight have it in the prefix of their prompt.
 
     Attributes:
-        users: number of requests by mark; read only. A prompt's first block is always a mark.
+        users: the number of requests by mark; do not change it. A prompt's first block is always a mark.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class ActivePrefixes:
             self.users[mark] = self.users.get(mark, 0) + 1
 
     def end(self, marks: tuple[int, ...]) -> None:
-        """Count its end. Each use is ended once."""
+        """Count the end of a request. Each use must be ended once."""
         for mark in marks:
             left = self.users[mark] - 1
             if left:
@@ -46,9 +46,9 @@ class ActivePrefixes:
                 del self.users[mark]
 
     def shared_blocks(self, prefix: Fingerprint, matched: int) -> tuple[int, int]:
-        """Estimates how many of a prompt's cached blocks other requests use, and how many requests do.
+        """Estimate how many of a prompt's cached blocks other requests use, and how many requests do.
 
-        Between two marks nothing is known. If the last mark is in use, all cached blocks probably are.
+        Nothing is known about blocks between two marks. If the last mark is in use, probably all cached blocks are.
         """
         blocks, users = prefix.blocks, self.users
         matched = min(matched, len(blocks))
@@ -62,11 +62,11 @@ class ActivePrefixes:
         return (matched if bits == last else 1 << bits), count
 
     def still_used(self, marks: tuple[int, ...], matched: int) -> int:
-        """Estimates how many blocks of an ended request's prompt other requests still use.
+        """Estimate how many blocks of an ended request's prompt other requests still use.
 
         Args:
             marks: the marks of the prompt.
-            matched: blocks of it that were cached when it came: probably those that it has in common with others.
+            matched: the blocks of it that were cached when it arrived, which probably other prompts share.
         """
         users = self.users
         for level in range(len(marks) - 1, -1, -1):

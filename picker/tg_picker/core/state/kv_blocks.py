@@ -1,4 +1,4 @@
-"""KV events -> prefix owners: a server's own blocks, and the blocks of ours that lie in them."""
+"""KV events -> prefix owners: a server's own blocks, and our blocks that end in them."""
 
 from collections.abc import Sequence
 from struct import iter_unpack
@@ -9,22 +9,22 @@ from tg_picker.core.interface import BLOCK_BYTES, chain_root, chain_tokens, pack
 from tg_picker.core.state.prefix_owners import PrefixOwners
 
 MAX_KV_BLOCKS = 65_536
-"""The most blocks tracked for a server, and of ours in them: a million tokens in vLLM's blocks of 16, which take 30 MiB
-here, or four million in larger ones."""
+"""Most blocks tracked for a server, and most of our blocks in them: a million tokens in vLLM's blocks of 16, which
+take 30 MiB here, or four million in larger blocks."""
 
 _GPU, _ELSEWHERE = 1, 2
 KvHash = int | bytes
-"""A server's name of a block. Another process of that server may use another name for the same block."""
+"""A server's name for a block. Another process of that server may give the same block another name."""
 
 
 class _KvBlock(Struct, gc=False):
     """One block of a server.
 
     Attributes:
-        places: bits of the memories that it is in.
+        places: bits of the memories that hold it.
         last: the hash of our last block that ends in it or before it.
-        rest: the token ids after that.
-        ours: our blocks that end in it, each with the one before it.
+        rest: the token ids after that block.
+        ours: our blocks that end in it, each with the block before it.
     """
 
     places: int
@@ -34,13 +34,13 @@ class _KvBlock(Struct, gc=False):
 
 
 class KvBlocks:
-    """Translates the blocks that one server reports into ours.
+    """Translates the blocks that one server reports into our blocks.
 
-    Servers have hashes and block sizes of their own, but report the token ids. One of our blocks counts as cached while
-    the server has the block that holds its last token: servers forget the end of a prompt before its beginning.
+    Servers have their own hashes and block sizes, but they report the token ids. One of our blocks counts as cached
+    while the server has the block with its last token, because servers forget the end of a prompt before its beginning.
 
     Args:
-        owners: what is known of the server; only this object reports to it.
+        owners: the server's cached blocks; only this object may report to it.
     """
 
     def __init__(self, owners: PrefixOwners) -> None:
@@ -53,7 +53,7 @@ class KvBlocks:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached: no other block is followed until one is removed."""
+        """Whether the limit is reached. Then no further block is tracked until one is removed."""
         return max(len(self._blocks), self._ours) >= MAX_KV_BLOCKS
 
     def store(
@@ -65,17 +65,17 @@ class KvBlocks:
         *,
         elsewhere: bool = False,
     ) -> bool:
-        """Note blocks that follow each other. A server may report the same blocks again when they are used.
+        """Note consecutive blocks. A server may report the same blocks again when they are used.
 
         Args:
             hashes: the hashes of the blocks.
-            parent: the parent of the block before them; None = they begin a prompt.
-            tokens: tokens of all blocks; empty = the blocks are known, and moved to another memory.
-            salt: that of `fingerprint_tokens`; it counts where a prompt begins.
-            elsewhere: whether they are in a memory from which the server has to load them before it uses them.
+            parent: the block before the first; None = the blocks begin a prompt.
+            tokens: the tokens of all blocks; empty = the blocks are known, and moved to another memory.
+            salt: as for `fingerprint_tokens`; it matters only where a prompt begins.
+            elsewhere: whether they are in a memory from which the server must load them before it uses them.
 
         Returns:
-            False: some blocks were not noted: their parent is unknown, there are too many, or the report is invalid.
+            False: some blocks were not noted, because their parent is unknown, the limit is reached, or the report is
         """
         place = _ELSEWHERE if elsewhere else _GPU
         if not tokens:
@@ -104,7 +104,7 @@ class KvBlocks:
         return True
 
     def remove(self, hashes: Sequence[KvHash], *, elsewhere: bool = False) -> None:
-        """Note that blocks are gone from one memory. Unknown blocks were never noted."""
+        """Note that blocks were removed from one memory. Blocks that were never noted are ignored."""
         for each in hashes:
             block = self._blocks.get(each)
             if block is not None:
@@ -122,7 +122,7 @@ class KvBlocks:
         self._owners.clear()
 
     def doubt(self) -> None:
-        """Note that a report was missed: reported blocks only count as assumed from now on."""
+        """Note that a report was missed: from now on, reported blocks only count as assumed ones."""
         self._blocks.clear()
         self._ours = 0
         self._owners.doubt()
@@ -134,7 +134,7 @@ class KvBlocks:
 
 
 def _cut(last: int, tokens: bytes) -> _KvBlock:
-    """A block that ends with these tokens, which begin where our block `last` ends."""
+    """A server's block that ends with these tokens, which begin where our block `last` ends."""
     ours: list[tuple[int, int]] = []
     whole = len(tokens) // BLOCK_BYTES * BLOCK_BYTES
     for at in range(0, whole, BLOCK_BYTES):

@@ -1,33 +1,33 @@
-"""Placements -> scheduler: the expected length of the next answer, from those that ended."""
+"""Placements -> scheduler: the expected length of the next answer, learnt from those that ended."""
 
 from tg_picker.core.interface import InstanceRequest
 
 ASSUMED_OUTPUT_TOKENS = 128
-"""The assumed length of an answer until one was measured, and what a flow pays for an answer of unknown length."""
+"""Assumed tokens of an answer before one was measured. A flow also pays this for an answer of unknown length."""
 LEARNING_RATE = 0.05
-"""Weight of one answer in the mean."""
+"""Weight of a new answer in the mean."""
 MAX_ADAPTERS = 10_000
-"""Adapters with a mean of their own; names come from clients."""
+"""Most adapters with a mean of their own, because clients choose the names."""
 
 
 class OutputEstimates:
-    """A running mean of the length of answers, by adapter. A new adapter starts with the mean of all."""
+    """A running mean of answers' lengths for each adapter. A new adapter starts with the mean over all answers."""
 
     def __init__(self) -> None:
         self._all = float(ASSUMED_OUTPUT_TOKENS)
         self._means: dict[str | None, float] = {}
 
     def expect(self, request: InstanceRequest) -> int:
-        """Expected tokens of the answer: the request's own figure, or else the learnt mean; at most `max_tokens`.
+        """Expected tokens of the answer: the request's own estimate, or else the mean; at most `max_tokens`.
 
-        At least 1.
+        The result is at least 1.
         """
         known = request.expected_tokens
         expected = int(self._means.get(request.adapter, self._all)) if known is None else known
         return max(expected if request.max_tokens is None else min(expected, request.max_tokens), 1)
 
     def learn(self, adapter: str | None, tokens: int) -> None:
-        """Note the length of an answer."""
+        """Add the length of an answer."""
         self._all += LEARNING_RATE * (tokens - self._all)
         mean = self._means.get(adapter)
         if mean is not None:

@@ -13,38 +13,38 @@ MAX_OUTPUT_TOKENS = 1_000_000
 
 
 class LatencySample(NamedTuple):
-    """One measurement: a number of tokens, and the seconds that they took."""
+    """A measurement: a number of tokens, and the seconds that they took."""
 
     tokens: int
     seconds: float
 
 
 class Follower:
-    """Is notified of what a scheduler does, in order, once for each event. It must not fail and must not wait."""
+    """Is notified of each event of a scheduler, in order and once. Its methods must not fail and must not wait."""
 
     def placed(self, placement: "Placement", prefix: Fingerprint, matched: int) -> None:
-        """A request was placed here on a server that is believed to have had `matched` blocks of its prompt."""
+        """This scheduler placed a request. The server probably has `matched` blocks of its prompt."""
 
     def began(self, placement: "Placement", sample: LatencySample | None, now: float) -> None:
-        """The answer began; with the latency measured until then."""
+        """The answer began. `sample` is the latency measured until then."""
 
     def finished(
         self, placement: "Placement", sample: LatencySample | None, usage: InstanceUsage | None, now: float
     ) -> None:
-        """The request ended, whether its answer had begun or not, and is no longer counted at its server.
+        """The request ended and no longer counts at its server. Its answer may not have begun.
 
-        With what was measured of its answer, and what the server counted.
+        `sample` is what was measured of the answer, `usage` what the server counted.
         """
 
     def lacked(self, address: str, adapter: str) -> None:
-        """A server does not have an adapter that it should, as it answered here."""
+        """A server answered that it lacks an adapter that it should have."""
 
     def changed(self) -> None:
-        """A server reported its load, or the set of servers changed: there may be capacity for a request."""
+        """A server reported its load, or the set of servers changed, so there may be capacity for a request."""
 
 
 class Placement:
-    """One request on one server. Its two calls may come in any order and any number of times: each counts once.
+    """One request on one server. `first_token` and `finish` may come in any order and repeatedly; each counts once.
 
     The caller of `pick` must call `finish`, however the request ends.
 
@@ -52,13 +52,13 @@ class Placement:
         address: the address of the server.
         adapter: the request's adapter.
         uncached_tokens: tokens of the prompt that the server has to compute.
-        expected_tokens: tokens of the answer.
-        marks: the marked blocks of the prompt, each of which stands for everything before it.
-        room: tokens of the prompt that were not in use on the server when it was placed.
-        picked_at: on the scheduler's clock.
+        expected_tokens: expected tokens of the answer.
+        marks: the prompt's marked blocks, each of which stands for everything before it.
+        room: tokens of the prompt that no other request on the server used when it was placed.
+        picked_at: when it was placed, on the scheduler's clock.
         first_at: when the answer began; None = not yet.
-        number: the number by which the journal knows it; 0 = it was adopted, or nobody listens.
-        followers: those of its scheduler, which are told of its progress.
+        number: the number that the journal gave it; 0 = it was adopted, or nobody listens.
+        followers: the followers of its scheduler, which are notified of its progress.
         loads_adapter: whether the server probably had to load the adapter first.
         streamed: whether the answer comes token by token.
     """
@@ -124,7 +124,7 @@ class Placement:
         self.room = self.uncached_tokens
         if reported_room is not None:
             self.room = reported_room
-        elif request.prefix.blocks:  # otherwise nobody would know which of its blocks are in use
+        elif request.prefix.blocks:  # without blocks nobody knows which part of the prompt is in use
             shared, _ = server.active.shared_blocks(request.prefix, cached // BLOCK_TOKENS)
             self.room = max(request.prompt_tokens - BLOCK_TOKENS * shared, 0)
         self._is_held_up = (
@@ -140,11 +140,11 @@ class Placement:
         return self._server is None
 
     def first_token(self, now: float, learnt: LatencySample | None = None) -> None:
-        """Report that the answer began. It has no effect after `finish`, and for answers that come whole.
+        """Report that the answer began. Has no effect after `finish`, or on answers that come whole.
 
         Args:
             now: seconds on the scheduler's clock.
-            learnt: what another scheduler measured, if that scheduler placed it.
+            learnt: the measurement of the other scheduler, if another one placed the request.
         """
         server = self._server
         if server is None or self.first_at is not None or not self.streamed:
@@ -154,12 +154,12 @@ class Placement:
         server.start(self.adapter, self.uncached_tokens, now, self.room)
         self._beside = server.running - 1
         seconds = now - self.picked_at
-        # A late one that may be shed, waited for a cache, an adapter or a cold start, or runs alone tells nothing.
+        # A late first token proves nothing if the request was sheddable, held up or alone, or the server was cold.
         is_excused = self._is_sheddable or self._is_held_up or self._was_cold or not self._beside
         is_late = not server.speed.is_soon(seconds, self.uncached_tokens, self._objective)
         if not (is_late and is_excused):
             server.limit_concurrency(self._beside, is_late=is_late)
-        # The server's speed is learnt only from prompts that did not wait for anything else.
+        # Learn the server's speed only from prompts that did not wait for anything else.
         own = LatencySample(self._tokens_ahead + self.uncached_tokens, seconds)
         sample = learnt if self._is_held_up else own
         if self._loads_ahead:
@@ -171,12 +171,12 @@ class Placement:
             server.speed.learn_first_token(*sample, now, is_behind=self._is_behind)
 
     def finish(self, usage: InstanceUsage | None, now: float, learnt: LatencySample | None = None) -> None:
-        """Report that the request ended: answered, failed or left.
+        """Report that the request ended: it was answered, it failed, or its client left.
 
         Args:
             usage: what the server counted; None = it reported nothing.
             now: seconds on the scheduler's clock.
-            learnt: what another scheduler measured of the answer, if that scheduler placed it.
+            learnt: the measurement of the other scheduler, if another one placed the request.
         """
         server, self._server = self._server, None
         if server is None:
@@ -207,7 +207,7 @@ class Placement:
             return LatencySample(tokens, now - self.first_at)
         if self.streamed:
             return None
-        # Subtract the time that the prompt probably took. If it waited, only its length can be learnt.
+        # Subtract the time that the prompt probably took. If the request was held up, only its length can be learnt.
         ahead = self._tokens_ahead + self.uncached_tokens
         prompt = server.speed.predict_first_token(ahead, is_behind=self._is_behind)
         return LatencySample(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))

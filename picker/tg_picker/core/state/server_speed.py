@@ -1,8 +1,8 @@
 """First tokens and ends of requests -> scheduler: how fast servers are, learnt from their answers.
 
-Servers of the same models, or of the same labels if they report no models, are assumed to be equally fast: a
+Servers of the same models (or with the same labels, if they report no models) are assumed to be equally fast: a
 measurement of one counts for all of them (`EngineSpeed`). A server's own speed is a factor on that (`ServerSpeed`). The
-factor counts only as far as it is statistically certain, and fades within FADE_SECONDS. So one cold start or stall
+factor counts only as far as it is statistically certain, and fades over FADE_SECONDS. So one cold start or stall
 hardly counts, and a server that was slow once is tried again.
 """
 
@@ -11,31 +11,31 @@ from math import copysign, exp, log, sqrt
 from tg_picker.core.interface import Objective
 
 ASSUMED_FIRST_TOKEN_SECONDS = 0.05
-"""The assumed time for an empty prompt, until one was measured."""
+"""Assumed seconds until the first token of an empty prompt, before one was measured."""
 ASSUMED_PREFILL_TOKENS_PER_SECOND = 10_000.0
 ASSUMED_OUTPUT_TOKEN_SECONDS = 0.03
 FORGETTING = 0.97
-"""Weight of the earlier samples when one more comes: about the last 33 count."""
+"""Weight of all earlier samples when a new one is added: about the last 33 samples count."""
 FADE_SECONDS = 20.0
-"""Seconds after which a server's own factor counts for 1 / e; and its seats, so long for each."""
+"""Seconds after which a server's own factor counts for 1 / e. The knowledge of its seats fades more slowly."""
 OUTLIER_FACTOR = 4.0
-"""A time above this many times the predicted one counts as exactly that much: it may be a cold start, or a stall. A
-request that waits longer is overdue."""
+"""A time that is more than this many times the predicted one counts as exactly that much: it may be a cold start or a
+stall. A request that waits longer is overdue."""
 SOON_SHARE = 0.5
 """A first token within this share of its objective is soon; the rest is a reserve for unforeseen delays."""
 IDLE_FACTOR = 2.0
-"""A first token is also `soon` if it takes at most this many times the idle server's time: other requests are not the
-cause."""
+"""A first token is also soon if it takes at most this many times the time on an idle server: then other requests are
+not the cause."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
-"""The objective of a first token that is assumed where there is none."""
+"""Assumed objective for a first token if there is none."""
 LOAD_SECONDS = 0.4
-"""Assumed for an adapter. A gigabyte takes about this long, as llm-d-router's load state scorer has measured."""
+"""Assumed seconds to load an adapter: about a gigabyte, by the measurements of llm-d-router's load state scorer."""
 _PRIOR_PROMPT_TOKENS = 4_096.0
 _PRIOR_RUNNING = 64.0
 
 
 class _Line:
-    """A regression line through pairs of numbers; recent pairs weigh most. It never falls, and is never below 0."""
+    """A regression line through pairs of numbers, in which recent pairs weigh most. It never falls or is below 0."""
 
     def __init__(self, at_zero: float, slope: float, far: float) -> None:
         self._weight = self._x = self._y = self._xx = self._xy = 0.0
@@ -60,10 +60,10 @@ class _Line:
 
 
 class EngineSpeed:
-    """Measured speed of all servers of a model: first tokens by tokens to compute, pace by running answers.
+    """Measured speed of all servers of a model: first tokens by the tokens to compute, pace by the running answers.
 
     Attributes:
-        standstill: the share of an adapter's load for which all else stands still.
+        standstill: the share of an adapter's load during which all other work stands still.
     """
 
     def __init__(self) -> None:
@@ -74,14 +74,14 @@ class EngineSpeed:
         self._load_seconds = self._stood_seconds = LOAD_SECONDS
 
     def learn_load(self, ahead: float, late: float) -> None:
-        """Note by how many seconds a first token was late that came while loads were to take so many more."""
+        """Note that a first token was `late` seconds late, on a server where loads of `ahead` seconds were pending."""
         self._load_seconds = FORGETTING * self._load_seconds + ahead
         self._stood_seconds = FORGETTING * self._stood_seconds + min(max(late, 0.0), ahead)
         self.standstill = self._stood_seconds / self._load_seconds
 
 
 class _Factor:
-    """By which factor a server is slower than others of its model, as far as its times prove it."""
+    """The factor by which a server is slower than others of its model, as far as measurements prove it."""
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
@@ -95,10 +95,10 @@ class _Factor:
         self.value = exp(copysign(sure, self._sum) / self._weight) if sure else 1.0
 
     def learn(self, line: _Line, x: float, y: float) -> None:
-        """Note a time; the line of all servers learns it divided by this server's own factor if that is slow.
+        """Note a time. The line of all servers learns it divided by this server's own factor, if that is slow.
 
-        What is fast the line learns as it is: after a cold start of all, the first to be warm must not stay the only
-        fast one.
+        The line learns a fast server's time unchanged: otherwise, after a cold start of all servers, the first warm one
+        would remain the only fast one.
         """
         expected = line(x)
         line.add(x, y / max(self.value, 1.0))
@@ -109,7 +109,7 @@ class _Factor:
 
 
 class ServerSpeed:
-    """How fast one server is: its own factor on what servers of its model have in common, its `engine`."""
+    """How fast one server is: its own factors, applied to its `engine`, which all servers of its model share."""
 
     def __init__(self, engine: EngineSpeed | None = None) -> None:
         self.engine = EngineSpeed() if engine is None else engine
@@ -124,53 +124,53 @@ class ServerSpeed:
 
     @property
     def prompt_token_seconds(self) -> float:
-        """Seconds for each token to compute."""
+        """Seconds for each token that must be computed."""
         return self._first.value * self.engine.first.slope
 
     @property
     def output_token_seconds(self) -> float:
-        """Seconds from a token of an answer to the next, where it runs alone."""
+        """Seconds from one token of an answer to the next if the answer runs alone."""
         return self._output.value * self.engine.output.at_zero
 
     @property
     def crowd_seconds(self) -> float:
-        """Seconds that this takes longer for each answer beside it."""
+        """Seconds that this takes longer for each other answer that runs at the same time."""
         return self._output.value * self.engine.output.slope
 
     def fade(self, now: float) -> None:
-        """Let this server's own factor fade towards what was measured on the others."""
+        """Let this server's own factors fade towards the measurements of the other servers."""
         kept = exp(min(self._at - now, 0.0) / FADE_SECONDS)
         self._at = now
         self._first.scale(kept)
         self._output.scale(kept)
 
     def predict_first_token(self, tokens: int, *, is_behind: bool = False) -> float:
-        """Seconds until the first token.
+        """Predict the seconds until a first token.
 
         Args:
-            tokens: tokens of prompts that have to be computed until then.
-            is_behind: whether some of the tokens are of other requests; those take one step, and this request the next.
+            tokens: tokens of prompts that must be computed until then.
+            is_behind: whether some of these tokens are other requests'. Those take one step, and this request the next.
         """
         return self.fixed_seconds * (2 if is_behind else 1) + tokens * self.prompt_token_seconds
 
     def is_soon(self, seconds: float, tokens: int, objective: Objective | None) -> bool:
-        """Whether a first token comes soon, as far as others on the server are to blame.
+        """Whether a first token is not late because of other requests on the server.
 
         Args:
-            seconds: until then, predicted or measured.
-            tokens: of the request's own prompt that have to be computed.
-            objective: what is promised; None = nothing.
+            seconds: seconds until the first token, predicted or measured.
+            tokens: tokens of the request's own prompt that must be computed.
+            objective: the request's objectives; None = none.
         """
         bound = None if objective is None else objective.first_token
         share = SOON_SHARE * (DEFAULT_OBJECTIVE_SECONDS if bound is None else bound)
         return seconds <= max(share, IDLE_FACTOR * self.predict_first_token(tokens))
 
     def is_overdue(self, seconds: float, tokens: int) -> bool:
-        """Whether a request waits for more than the computation of this many tokens, its own among them."""
+        """Whether a request that has waited for `seconds` waits for more than the computation of `tokens`."""
         return seconds > OUTLIER_FACTOR * self.predict_first_token(tokens, is_behind=True)
 
     def predict_pace(self, beside: float) -> float:
-        """Seconds from a token of an answer to the next while `beside` other answers run."""
+        """Predict the seconds from one token of an answer to the next while `beside` other answers run."""
         return self.output_token_seconds + self.crowd_seconds * beside
 
     def learn_first_token(self, tokens: int, seconds: float, now: float, *, is_behind: bool = False) -> None:
@@ -178,13 +178,13 @@ class ServerSpeed:
         most = OUTLIER_FACTOR * self.predict_first_token(tokens, is_behind=is_behind)
         if seconds > most:
             if now - seconds < self._outlier_at:
-                return  # A stall holds up all that was placed before its end, and counts once.
+                return  # A stall delays all requests that were placed before its end, but counts only once.
             self._outlier_at = now
         step = self.fixed_seconds if is_behind else 0.0
         self._first.learn(self.engine.first, tokens, max(min(seconds, most) - step, 0.0))
 
     def learn_output(self, tokens: int, seconds: float, running: float) -> None:
-        """Note how long an answer took after its first token, and how many ran beside it."""
+        """Note how long an answer took after its first token, and how many other answers ran meanwhile."""
         if tokens > 1 and seconds > 0:
             pace = min(seconds / (tokens - 1), OUTLIER_FACTOR * self.predict_pace(running))
             self._output.learn(self.engine.output, running, pace)

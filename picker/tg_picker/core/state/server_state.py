@@ -1,4 +1,4 @@
-"""Placements and reports -> policies: what is known of one server, from our own count and its reports."""
+"""Placements and reports -> policies: the state of one server, by our own counts and by its reports."""
 
 from collections import deque
 from collections.abc import Set as AbstractSet
@@ -12,35 +12,35 @@ from tg_picker.core.state.server_speed import LOAD_SECONDS, EngineSpeed, ServerS
 MAX_UNSEEN = 16
 """Requests that a server may get between two scrapes before each further one counts as queued."""
 _MAX_REMEMBERED = 1_024
-"""Placements, and first tokens, remembered to tell whether they came before or after a scrape."""
+"""Placements and first tokens that are remembered, to tell whether they came before or after a scrape."""
 
 
 class ServerState:
-    """One server. Policies read it; placements and reports change it.
+    """The state of one server. Policies read it; placements and reports change it.
 
     Attributes:
         endpoint: the server.
-        requests: placed here and not ended.
+        requests: requests placed here that have not ended.
         unstarted: those of them without a first token.
-        uncached_tokens: tokens of the unstarted ones' prompts that the server has to compute.
-        room_tokens: tokens of these prompts that no other request in flight has in use: what is cached and idle counts.
-        kv_tokens: the tokens of KV cache that all requests placed here are expected to need in addition.
-        ready_at: when adapters that were not loaded are predicted to be ready; removed at their first token.
-        loads_end_at: when the loads that need no free slot are predicted to end, one after the other.
-        load: seconds of work that waits, roughly; to find the least loaded servers.
-        adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
+        uncached_tokens: tokens of the unstarted requests' prompts that the server has to compute.
+        room_tokens: tokens of these prompts that no other request in flight uses, whether cached or not.
+        kv_tokens: tokens of KV cache that all requests placed here will probably need in addition.
+        ready_at: when adapters that are being loaded will probably be ready; removed at their first token.
+        loads_end_at: when all loads that need no free slot will probably have ended.
+        load: seconds of pending work, roughly; used to find the least loaded servers.
+        adapter_requests: the number of requests placed here, by adapter, without zeros.
         cache_tokens: the tokens that its KV cache holds; None = never reported.
         concurrency_limit: see `limit_concurrency`; infinite = no first token was late.
-        seats: requests that its engine runs side by side; infinite = it has not shown how many.
-        seats_shown_at: when one was last overdue beside these.
-        waiting_since: own placements that wait only for the engine to compute them, with when each began to wait.
+        seats: requests that its engine runs concurrently; infinite = not known.
+        seats_shown_at: when a request was last overdue while as many as `seats` ran.
+        waiting_since: placements that wait only for the engine's computation, each with the time when it began to wait.
         adapters: those that the server probably has loaded.
-        prefixes: blocks that it has cached, as assumed or reported.
-        active: prompt prefixes that are in use.
-        speed: learnt from its answers.
+        prefixes: the blocks that it has cached, as assumed or reported.
+        active: the prompt prefixes in use.
+        speed: its speed, learnt from its answers.
         report: its last report; None = there is none, or it is too old.
         is_stale: whether its last report is too old.
-        is_cold: whether no answer has begun since it started, as far as is known.
+        is_cold: whether, as far as is known, no answer has begun since it started.
         started_at: when its process began, as last reported; None = never reported.
     """
 
@@ -70,7 +70,7 @@ class ServerState:
 
     @property
     def has_spare_slot(self) -> bool:
-        """Whether one more adapter may run beside those of requests placed here."""
+        """Whether another adapter may run at the same time as those of the requests placed here."""
         return not self.adapters.slots or len(self.adapter_requests) < self.adapters.slots
 
     @property
@@ -80,19 +80,19 @@ class ServerState:
 
     @property
     def queued(self) -> int:
-        """Requests that wait, as reported; without a report, our own without a first token."""
+        """Requests that wait, as reported; without a report, our own requests without a first token."""
         report = self.report
         return self.unstarted if report is None or report.queued is None else report.queued
 
     @property
     def queue(self) -> int:
-        """Requests queued there, as reported and corrected by what was sent and began since; 0 if it reports none."""
-        # A few requests go straight into the batch; further ones would queue.
+        """Requests queued there: as reported, corrected by what was sent and what began since; 0 if it reports none."""
+        # A few requests go straight into the batch; only further ones queue.
         return self._count_queue(MAX_UNSEEN)
 
     @property
     def backlog(self) -> int:
-        """The same, if each that was sent since queues until it begins."""
+        """As `queue`, but every request that was sent since the report counts as queued until it begins."""
         return self._count_queue(0)
 
     def _count_queue(self, unseen: int) -> int:
@@ -103,18 +103,18 @@ class ServerState:
 
     @property
     def kv_usage(self) -> float:
-        """Share of the KV cache in use, as reported; without a report 0."""
+        """The share of the KV cache in use, as reported; 0 without a report."""
         report = self.report
         return 0.0 if report is None or report.kv_usage is None else report.kv_usage
 
     @property
     def used_tokens(self) -> float:
-        """Tokens of KV cache that are in use or queued: as reported, plus ours since; without a report only our own.
+        """Tokens of KV cache in use or queued: as reported, plus ours since then; without a report, only ours.
 
-        Placements since the report are added, and those that ended since are subtracted. Requests without a first token
-        then count only if they were queued: the others are in the report.
+        Placements since the report are added, and placements that ended since are subtracted. Of the requests without a
+        first token, only queued ones are added, because the report includes the others.
         """
-        # Only the report knows blocks that requests share.
+        # Only the report accounts for blocks that requests share.
         reported = self._reported_tokens
         if reported is None:
             return self.kv_tokens
@@ -123,7 +123,7 @@ class ServerState:
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
-        """Adapters with a running or queued request, as reported; without a report, those with one of ours."""
+        """Adapters with a running or queued request, as reported; without a report, those with a request of ours."""
         report = self.report
         if report is None or report.adapters is None:
             return self.adapter_requests.keys()
@@ -135,7 +135,7 @@ class ServerState:
         self.report = report
         self.is_stale = False
         self._count_seats(report)
-        # It is known some time after the look: what happened in between is in no report yet.
+        # The report arrives some time after the scrape: it does not include what happened in between.
         for times in (self._placed_at, self._begun_at):
             while times and times[0] <= report.read_at:
                 times.popleft()
@@ -169,11 +169,11 @@ class ServerState:
         Returns whether the request may wait for more than the computation of prompts.
 
         Args:
-            request: what was placed.
+            request: the placed request.
             uncached: tokens of its prompt that the server has to compute.
-            expected: tokens of its answer.
-            now: on the scheduler's clock.
-            room: tokens of its prompt that are not in use already; None = those to compute.
+            expected: expected tokens of its answer.
+            now: seconds on the scheduler's clock.
+            room: tokens of its prompt that no other request uses; None = the same as `uncached`.
             marks: the marks of its prompt.
         """
         room = uncached if room is None else room
@@ -202,16 +202,16 @@ class ServerState:
         return is_full or bool(self.ready_at)
 
     def drain_seconds(self, residence: float) -> float:
-        """How long an adapter without requests here waits for a slot, if a request takes so many seconds."""
+        """How long an adapter without requests here waits for a slot, if a request takes `residence` seconds."""
         slots, busy = self.adapters.slots, self.adapter_requests
         if not slots or len(busy) < slots:
             return 0.0
-        # An answer may end at any time. The slots that one request uses are free next, one after the other.
+        # An answer may end at any time. Slots with a single request become free next, one after the other.
         single = sum(count == 1 for adapter, count in busy.items() if adapter not in self.ready_at)
         return residence * (len(busy) - slots + 1) / max(single, 1)
 
     def start(self, adapter: str | None, uncached: int, now: float, room: int | None = None) -> None:
-        """Count a request's first token; the arguments are those of its placement, and the time."""
+        """Count a request's first token. The arguments are those of its placement, and the time."""
         if adapter is not None:
             self.ready_at.pop(adapter, None)
             if not self.ready_at:
@@ -224,13 +224,13 @@ class ServerState:
         self._weigh()
 
     def limit_concurrency(self, beside: int, *, is_late: bool) -> None:
-        """Learn how many answers run side by side before requests that may not be shed begin late.
+        """Learn how many answers run concurrently before requests that are not sheddable begin late.
 
-        Late ones set the limit to what runs now; as many as the limit that are in time raise it by one.
+        A late request sets the limit to the number that runs now. As many timely requests as the limit raise it by one.
 
         Args:
-            beside: answers that run beside one that has begun; at least 1 if that is late.
-            is_late: whether others on the server are to blame that it began late.
+            beside: answers that run at the same time as one that has begun; at least 1 if that is late.
+            is_late: whether it began late because of other requests on the server.
         """
         limit = self.concurrency_limit
         self.concurrency_limit = beside if is_late else limit + 1 / limit
@@ -245,7 +245,7 @@ class ServerState:
         *,
         answered: int = 0,
     ) -> None:
-        """Count the end of a started request, by the values of its placement and the tokens of its answer."""
+        """Count the end of a started request. The arguments are its placement's, and the tokens of its answer."""
         self.requests -= 1
         self.kv_tokens -= uncached + expected
         self.active.end(marks)
@@ -260,22 +260,22 @@ class ServerState:
                 del self.adapter_requests[adapter]
 
     def restart(self) -> None:
-        """Forget what a server loses when it restarts. What is placed here stays counted until it ends."""
+        """Forget what a server loses when it restarts. Requests placed here count until they end."""
         self.report = self._reported_tokens = None
         self.adapters.clear()
         self.ready_at.clear()
         self.loads_end_at = 0.0
         self.is_cold = True
         self.seats = float("inf")
-        # Its cache events also reveal the new process, perhaps earlier than this call, so they are kept.
+        # Its cache events also reveal the new process, perhaps before this call, so reported blocks are kept.
         self.prefixes.blocks.clear()
 
     def _count_seats(self, report: LoadReport) -> None:
-        """Learn from a look at which a request is overdue: the engine does not begin it beside those that run.
+        """Learn the seats from a report during which a request is overdue: the engine is full with what runs now.
 
-        One that runs more later was not full: it stood still for a while.
+        If more requests run later, the engine was not full, but stood still for a while.
         """
-        # A cold one begins nothing for a while, whatever runs there.
+        # A cold server does not begin anything for a while, whatever runs there.
         if report.running and not self.is_cold:
             waited = report.read_at - next(iter(self.waiting_since.values()), report.read_at)
             is_full = report.queued and self.speed.is_overdue(waited, self.uncached_tokens)
@@ -285,17 +285,17 @@ class ServerState:
                 self.seats = float("inf")
 
     def _count_sent_back(self, report: LoadReport) -> float:
-        """Tokens of queued requests other than ours without a first token, each estimated as large as a running one.
+        """Tokens of queued requests, other than our unstarted ones, each estimated as large as a running request.
 
-        A full server sends its youngest requests back to its queue. The cache that they held looks free but is not:
-        they run before any new request.
+        A full server sends its youngest requests back to its queue. The cache that they held looks free, but they will
+        run again before any new request.
         """
         if self._reported_tokens is None or not report.queued or not report.running:
             return 0.0
         return max(report.queued - self.unstarted, 0) * self._reported_tokens / report.running
 
     def _count_unreported(self, report: LoadReport) -> float:
-        """Tokens of prompts that wait for cache, and so are not among those in use. Servers take prompts in order."""
+        """Tokens of prompts that wait for cache, so the report does not include them. Servers take prompts in order."""
         if report.queued is None or not self.unstarted:
             return self.room_tokens
         return self.room_tokens * min(report.queued / self.unstarted, 1.0)
