@@ -44,7 +44,7 @@ class Announced:
         features: those that all of them have, since any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
         models: the different models of these processors; a request may reach any of them.
-        cools_until: when the first of their models may be asked again; 0 = one of them does not cool down.
+        cools_until: when the first of their models may be asked again; 0 = one of them is not cooling down.
         failing: the type of the error that made the model cool down.
     """
 

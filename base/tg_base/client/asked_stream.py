@@ -1,4 +1,4 @@
-"""Caller -> requestor: a stream with what was asked, for as many attempts as it takes."""
+"""Caller -> requestor: a stream with its request, which is kept for as many attempts as it takes."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -39,14 +39,14 @@ class _Text(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 class AskedStream(ResponseStream[Any]):
-    """A stream that was asked for, with its encoded request.
+    """A requested stream, with its encoded request.
 
     Args:
         attempt: the first one.
         request: the request's record, as it is or encoded.
         terms: how its caller asks.
         needed: the features that the request needs.
-        continued: whether the processors can go on after the text of one that has died.
+        continued: whether another processor can continue after the text of one that has died.
         run: the request's way through a route; None = one model is asked.
 
     Attributes:
@@ -77,7 +77,7 @@ class AskedStream(ResponseStream[Any]):
         prompt = 0
         if attempt.route.spec is TEXT_COMPLETION and operation in BILLED_OPERATIONS:
             attempt.operation, prompt = operation, _measure_prompt(request, needed)
-            # A kept answer is not continued elsewhere: its log knows one attempt, and the frames of that one.
+            # A kept answer is not continued elsewhere: its log has only one attempt, and that attempt's frames.
             fits = operation == "completion" and not (terms.kept or terms.permit or CONTINUATION in needed)
             attempt.sent = [] if continued and fits else None
         super().__init__(attempt, terms.timeout, total=terms.total, whole=not getattr(request, "streaming", True))

@@ -1,4 +1,4 @@
-"""One attempt at a request: what is asked where, since when, who has it, and what has come back."""
+"""One attempt at a request: where it was sent and when, which processor has it, and what it has answered."""
 
 from typing import Any, Final, NamedTuple, Self
 
@@ -31,20 +31,20 @@ class Attempt(msgspec.Struct, eq=False):
         asked_at: when it began, by the requestor's clock.
         began_at: the same by the loop's clock, as `came_at`.
         operation: the operation in the record of usage; None = the attempt is no call of a model.
-        prompt_bytes: of the call's prompt.
-        sent: the records that came, while another processor can go on after them; None = none can.
-        begun_as: for an answer that another requestor asked for, the number under which its processor has begun it.
+        prompt_bytes: bytes of the call's prompt.
+        sent: the records that have arrived, as long as another processor could continue after them; None = none could.
+        begun_as: for an answer that another requestor requested, the number under which its processor began it.
         processor: the process that has it; None = none so far, or a plain peer.
         link: number of the link that carries its answer.
         direct: the process that it was sent to; None = it was queued.
         place: the processor whose free slots it is counted against, if it has a cache key.
         accepted: whether its processor has said that it works on it.
         fetching: whether its processor asks for the body in parts; once it has all, it asks for a confirmation.
-        pieces: records that came, here or at the requestor that had it before.
-        missed: records that came only to the requestor that had it before.
+        pieces: records that have arrived, here or at the requestor that had it before.
+        missed: records that arrived only at the requestor that had it before.
         received: bytes of the JSON of the records that came here.
         last: the JSON of the last record.
-        came_at: when the last record came; 0 = none has come.
+        came_at: when the last record arrived; 0 = none has arrived.
         complete: whether that record ended the answer.
     """
 
@@ -71,7 +71,7 @@ class Attempt(msgspec.Struct, eq=False):
     complete: bool = False
 
     def adopt(self, origin: StreamOrigin, after: int) -> None:
-        """Read on, after this many records, in an answer that another requestor asked for."""
+        """Continue to read, after this many records, an answer that another requestor requested."""
         self.key = StreamKey(origin.stream, origin.attempt + ADOPTED)
         self.begun_as, self.processor = origin.attempt % ADOPTED, origin.processor
         self.pieces = self.missed = after
@@ -79,7 +79,7 @@ class Attempt(msgspec.Struct, eq=False):
         self.link = MAX_NUMBER
 
     def follow(self, asked_at: float, began_at: float) -> Self:
-        """The next attempt, of which nothing is known yet: late frames of this one do not match it."""
+        """The next attempt, about which nothing is known yet: late frames of this one do not match it."""
         key, sent = StreamKey(self.key.stream, self.key.attempt + 1), None if self.sent is None else list[bytes]()
         return type(self)(key, self.route, self.span, asked_at, began_at, self.operation, self.prompt_bytes, sent)
 

@@ -1,7 +1,7 @@
 """Frames, deaths and silence -> the attempts at each stream: one goes on, another follows, or the stream fails.
 
-A stream is bound to the first processor that accepts it. It is retried while nothing has come, goes on elsewhere where
-its model allows that, and otherwise falls back to the next model of its route.
+A stream is bound to the first processor that accepts it. It is retried while nothing has arrived, continued elsewhere
+if its model allows that, and otherwise falls back to the next model of its route.
 """
 
 import asyncio
@@ -197,7 +197,7 @@ class Attempts:
         error = None if record is None or record.error is None else TgError.of(record.error)
         if stream.texts:
             if isinstance(error, BadRequest):
-                # The processor cannot go on exactly there.
+                # The other processor cannot continue exactly after the last record.
                 stream.fail(error)
                 return False
         elif stream.run is not None:
@@ -269,7 +269,7 @@ class Attempts:
     def _refuse_silenced(self, stream: AskedStream) -> bool:
         """Note that a processor fell silent while it had this request; True if it was the last one to get it.
 
-        Such a request is kept for an operator, as a dead letter.
+        Such a request is kept as a dead letter for the operator.
         """
         stream.silenced += 1
         if stream.begun or stream.silenced < MAX_SILENCED:
@@ -324,7 +324,7 @@ class Attempts:
         return True
 
     def _find_next(self, stream: AskedStream, run: RouteRun, error: TgError) -> bool:
-        """Let a run go on to a model whose queue has room; False = there is none."""
+        """Move a run to the next model whose queue has capacity; False = there is none."""
         while run.go_on(error):
             with suppress(RateLimited):
                 if stream.terms.bounded:

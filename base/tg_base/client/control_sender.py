@@ -18,7 +18,7 @@ MAX_WITHDRAWN = 256
 
 @dataclass(frozen=True, slots=True)
 class _Withdrawn:
-    """An attempt cancelled before a processor had it: until when it may be queued, and who was notified."""
+    """An attempt cancelled before a processor had it: how long it may still be queued, and who was notified."""
 
     until: float
     told: set[str]

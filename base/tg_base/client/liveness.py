@@ -91,7 +91,7 @@ class Liveness:
         """A process has announced itself, to everybody or to us alone.
 
         Raises:
-            BadRequest: the message is no such record.
+            BadRequest: the message is not such a record.
         """
         if self._take_peer(delivery) or self._echo.take(delivery):
             return
@@ -197,7 +197,7 @@ class Liveness:
         """Whether a queued request was probably taken by a processor that died or is partitioned.
 
         Args:
-            queue: where it was published.
+            queue: the queue to which the request was published.
             asked_at: when.
             dead: the processes that were found dead now, and what each served.
         """

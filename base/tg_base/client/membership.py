@@ -62,7 +62,7 @@ class Service:
 class _Member:
     """A process: since when it is known, when it was heard last, and what it serves.
 
-    `reported`, `over_below` and `ours` are of its last report to this requestor.
+    `reported`, `over_below` and `ours` are from its last report to this requestor.
     """
 
     since: float
@@ -166,7 +166,7 @@ class Membership:
         )
 
     def cools_until(self, queue: str) -> float:
-        """When the first model of a queue's processors may be asked again; 0 = one of them does not cool down."""
+        """When the first model of a queue's processors may be asked again; 0 = one of them is not cooling down."""
         return min((service.cools_until for _, service in self._serving(queue)), default=0.0)
 
     async def wait(self, seconds: float) -> None:
@@ -182,7 +182,7 @@ class Membership:
 
     @property
     def new(self) -> list[str]:
-        """Processors that came recently. They learn our clock offset from heartbeats before our first request."""
+        """Processors that started recently. They learn our clock offset from heartbeats before our first request."""
         limit = self._time() - self._timing.dead_after
         return [processor for processor, member in self._members.items() if member.since > limit]
 
@@ -202,7 +202,7 @@ class Membership:
     def find(self, queue: str, process: str) -> Service | None:
         """The processor of a queue in a process that can be sent requests directly now.
 
-        None = the process has none, it is overdue, it takes no direct requests, or it is the only one of the queue.
+        None = the process has none of it, is overdue, takes no direct requests, or is the only one of the queue.
         """
         serving = self._serving(queue)
         if len(serving) < 2:

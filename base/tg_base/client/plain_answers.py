@@ -19,7 +19,7 @@ class PlainAnswers(Entered):
 
     Args:
         subscriptions: opens the topics.
-        attempts: get what comes.
+        attempts: the attempts, which get the answers.
     """
 
     def __init__(self, subscriptions: Subscriptions, attempts: Attempts) -> None:

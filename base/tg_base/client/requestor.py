@@ -219,7 +219,7 @@ class Requestor:
             request: the other requestor's request, for the record of usage.
             origin: where the answer is made.
             after: how many frames are known, as `ResponseStream.taken` counts them.
-            timeout: as of `stream`.
+            timeout: as for `stream`.
 
         The stream fails with Unavailable if the processor has died, or does not have the answer.
         """
@@ -319,7 +319,7 @@ class Requestor:
         self._liveness.on_peer = take
 
     def stop(self, name: str) -> None:
-        """Stop the work on a stream now, not only when its caller leaves; nothing if there is none."""
+        """Stop the work on a stream now, not only when its caller leaves; does nothing if there is no such stream."""
         if (stream := self._streams.get(name)) is not None and not stream.complete:
             self._attempts.stop(stream)
 

@@ -28,8 +28,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     `MAX_EVENT_BYTES`, so that every dialect can send it as one event. Only an object (of a JSON template) and a list of
     models come whole, whatever their size.
 
-    The time begins anew with each sign of progress: a flowing answer never times out. One timer serves the whole
-    stream; it is set anew when it fires too early, and not for each record.
+    The time restarts with each sign of progress: a flowing answer never times out. One timer serves the whole stream;
+    it is set anew when it fires too early, and not for each record.
 
     Args:
         attempt: the first one.
@@ -44,7 +44,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         request_bytes: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
         taken: frames that the reader has, or has begun to read.
-        left: whether the work goes on when the reader leaves, because another requestor adopts it.
+        left: whether the work continues when the reader leaves, because another requestor adopts it.
         death: the error that ended the last attempt, until the next one has brought something; None = no such error.
 
     Raises (by `poll`, and while iterating):

@@ -19,13 +19,13 @@ class RouteRun:
 
     Models without a processor, those that lack a feature of the request and those that cool down are passed over. If no
     model is left, the request gets the error of the first one that has the features, else of the first. If all models
-    cool down, the one that may be asked again first is asked at once.
+    are cooling down, the one that may be asked again first is asked at once.
 
     Args:
         plan: the route.
         needed: the features that the request needs.
         health: which models cool down.
-        find: what the processors of a queue announce.
+        find: finds what the processors of a queue announce.
 
     Attributes:
         plan: as given.
@@ -96,7 +96,7 @@ class RoutePlans:
 
     Args:
         plans: the plans to begin with.
-        find: what the processors of a queue announce.
+        find: finds what the processors of a queue announce.
 
     Attributes:
         named: the plans; an edit replaces them as a whole.

@@ -1,4 +1,4 @@
-"""Requests of a route -> its shadow: copies whose answers are dropped, beside the requests and never before them."""
+"""Requests of a route -> its shadow: copies, which never delay the requests, and whose answers are dropped."""
 
 import asyncio
 import random

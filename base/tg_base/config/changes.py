@@ -70,7 +70,8 @@ class Changes(Generic[Table]):
         written = dict(zip(held.__struct_fields__, held.__struct_encode_fields__, strict=True))
         merged = {
             name: self._merge(
-                # The part that the reader sets contains names of the file too: doors' tables are beside the fields.
+                # The part that the reader sets also has names from the file, because doors' tables are next to the
+                # fields.
                 keys if SET_BY_READER in getattr(kind, "__metadata__", ()) else (*keys, written[name]),
                 getattr(held, name),
                 getattr(edited, name),

@@ -88,7 +88,8 @@ class GatewayConfig(Section, frozen=True):
     origins: Followed[tuple[str, ...]] = ()
     """Origins, as "https://app.example", whose pages may use the gateway from a browser (CORS); "*" = of all."""
     allow_credentials: Followed[bool] = False
-    """Whether browsers of these origins may send cookies and the like, which a proxy may want; not with "*"."""
+    """Whether browsers of these origins may send credentials such as cookies, which a proxy may require; not with
+    "*"."""
     aliases: Followed[dict[str, str]] = {}
     """Additional names: name -> model, "model:adapter", or route."""
     announced: Followed[bool] = False
@@ -100,7 +101,7 @@ class GatewayConfig(Section, frozen=True):
     reserve_tokens: Followed[Annotated[int, msgspec.Meta(gt=0)]] = 1024
     """Tokens of `tokens_per_minute` reserved for an answer without `max_tokens`, until its usage is known."""
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
-    """Maximum bytes of a request, at most what one message of the bus carries."""
+    """Maximum bytes of a request; one message of the bus is the upper limit."""
     large_body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_REQUEST_BYTES)] = 32 * 1024 * 1024
     """The same for the doors of other APIs (mounts with `large`), whose conversations carry images and files."""
     large_bodies: Annotated[int, msgspec.Meta(gt=0)] = 128 * 1024 * 1024

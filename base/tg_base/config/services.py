@@ -77,7 +77,7 @@ class AgentConfig(ServiceConfig, frozen=True):
 
     spec = AGENT
     model: str | None = None
-    """The model that the agent uses; None = that of the flow's own text-completion."""
+    """The model that the agent uses; None = the model of the flow's own text completion."""
     description: str = ""
     """What the agent is good at; read by the supervisors that may call it."""
     pattern: str = "react"
@@ -135,7 +135,7 @@ class AgentConfig(ServiceConfig, frozen=True):
 
 def find_reached(start: str, named: Mapping[str, Iterable[str]]) -> set[str]:
     """A name, and all names that its table names, directly or indirectly: to find a circle."""
-    # `found` ends the search in a cycle too, which is what the caller looks for.
+    # `found` also ends the search in a cycle, which is what the caller looks for.
     found, pending = set[str](), [start]
     while pending:
         if (name := pending.pop()) not in found:

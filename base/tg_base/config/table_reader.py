@@ -72,7 +72,7 @@ class WrongValue:
 
         Args:
             words: what types are called in the file.
-            whole: what was read.
+            whole: the value that was read.
         """
         path = ".".join(self.keys) or whole
         if self.unknown:

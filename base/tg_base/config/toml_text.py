@@ -18,7 +18,7 @@ def read_text(file: Path, noun: str = "configuration") -> str:
 
     Args:
         file: the file.
-        noun: what it is a file of, for errors.
+        noun: the kind of file, for errors.
 
     Raises:
         BadRequest: it is missing, unreadable, too large or not UTF-8.
@@ -48,7 +48,7 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
     Args:
         text: all of it.
-        file: where it is from, for errors.
+        file: the file that the text is from, for errors.
 
     Raises:
         BadRequest: it is not TOML; the message names the line and what is wrong there.
@@ -68,6 +68,6 @@ def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
     # tomllib offers the line only in its message; at the end of the document it gives none.
     spot = _SPOT.search(reason)
     line = int(spot[1]) if spot and spot[1] else len(text.rstrip().splitlines()) or 1
-    # Keys stand there as Python's tuples.
+    # Keys are Python tuples there.
     words = _TUPLE.sub(lambda found: ".".join(re.findall(r"'([^']*)'", found[0])), _SPOT.sub("", reason))
     raise BadRequest(f"{file}, line {line}: not valid TOML: {words[:1].lower()}{words[1:]}")

@@ -54,13 +54,13 @@ async def answer_request(
     A function sent to the generator gets the records that come while the next one is awaited.
 
     Args:
-        request: what is asked.
-        plan: how the provider is asked for it.
+        request: the request.
+        plan: how the provider is called for it.
         begin: sends the plan's requests; returns their chunks, merged if there are several requests.
         checkers: checks what may take long against schemas.
 
     Raises:
-        TgError: as the stream does; SchemaViolation as `AnswerBuilder.last_records`.
+        TgError: as the stream raises; SchemaViolation as for `AnswerBuilder.last_records`.
     """
     # Most requests have none of these fields, and so need no form.
     asks_form = request.response_format or request.schema is not None or request.tools
@@ -103,8 +103,8 @@ class AnswerBuilder:
         totals: what all chunks add up to.
         edits: functions that change each chunk before all else.
         keep: takes each chunk that is needed later; None = no chunk is.
-        streams_ends: whether the end of each of several answers is sent as soon as it comes.
-        on_record: gets the records of the chunks that come while the next one is awaited; None = nobody does.
+        streams_ends: whether the end of each of several answers is sent as soon as it arrives.
+        on_record: gets the records of chunks that arrive while the next one is awaited; None = not called.
     """
 
     # Not the request, whose prompt may be long.
@@ -129,7 +129,7 @@ class AnswerBuilder:
         self.streams_ends = bool(request.streaming) and form is None
         self._streaming = bool(request.streaming)
         self._several = plan.generated > 1
-        # More may be generated, of which the best are returned.
+        # More may be generated than returned; then the best ones are returned.
         self._answers_asked = request.answers if self._several else 1
         self._form = form
         keeps = form is not None or not request.streaming
@@ -207,7 +207,7 @@ class Totals:
     Attributes:
         asked: the name of the adapter or model in the request.
         endings: finish reason, stop and seed of each answer, by its `index`.
-        counts: those of `Usage`, in its order.
+        counts: the counts, in the order of the fields of `Usage`.
         last: the answer that ended last.
     """
 

@@ -31,7 +31,7 @@ class AnswerForm:
         checkers: checks what may take long.
         json: whether the text must be JSON.
         schema: the schema of that JSON; None = it must be an object.
-        tools: by the name of a strict tool, what the arguments of its calls must satisfy.
+        tools: by name of a strict tool, the schema that the arguments of its calls must satisfy.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class AnswerForm:
             The same without text around its JSON, for instance a code fence.
 
         Raises:
-            SchemaViolation: it contains no JSON, or breaks the schema, or is no object if there is none; or a call
-                breaks the schema of its tool; or it is `streamed` and has other text around its JSON. The message
+            SchemaViolation: the answer contains no JSON, breaks the schema, or without a schema is not an object; a
+                call breaks the schema of its tool; or a `streamed` answer has other text around its JSON. The message
                 names the rule.
             BadRequest: checking the answer takes too much work.
         """

@@ -21,7 +21,7 @@ CHAT_FEATURES: Final[frozenset[Feature]] = frozenset(
         *("stop", "stop_ids", "seed", "top_p", "top_k", "min_p", "typical_p", "logit_bias", "ignore_eos"),
     }
 )
-"""The features of a request whose answer a chat API can continue. A grammar or a penalty would begin anew there."""
+"""The features of a request whose answer a chat API can continue. A grammar or a penalty would start over there."""
 SINGLE_ANSWER: Final[frozenset[Feature]] = frozenset(
     {"n", "best_of", "logprobs", "prompt_logprobs", "end_token", "echo", "suffix"}
 )
@@ -43,7 +43,7 @@ def check_continuation(request: TextCompletionRequest, able: frozenset[Feature])
 
 
 def find_chat_prefix(request: TextCompletionRequest) -> str:
-    """The text that a chat API goes on after.
+    """The text after which a chat API continues.
 
     Raises:
         BadRequest: templates of chats would change it.
@@ -55,7 +55,7 @@ def find_chat_prefix(request: TextCompletionRequest) -> str:
 
 
 def find_rest(limit: int, request: TextCompletionRequest) -> int:
-    """The tokens of an answer's limit that are certainly left, although nobody has counted those of its beginning.
+    """The tokens of an answer's limit that are certainly left, although the tokens of its beginning were not counted.
 
     Raises:
         BadRequest: maybe no token is left.

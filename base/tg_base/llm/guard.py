@@ -56,8 +56,8 @@ async def guard_stream(
     on while we wait for it.
 
     A `finish_reason` completes the answer of its `index`. After that, only the counts of its chunks are forwarded. Once
-    all of `answers` are complete, an error or a timeout ends the stream without being raised. `call` is told what
-    comes, and how it ends.
+    all of `answers` are complete, an error or a timeout ends the stream without being raised. `call` is notified of
+    each chunk, and of the end.
 
     Raises:
         Timeout: a clock ran out; `clock` and the message name it.
@@ -274,8 +274,8 @@ class _Watch:
         if not self._fired or task is None:
             return
         self._fired = False
-        # Only our own cancellation becomes a Timeout. Let a cancellation from elsewhere, before or at the same moment,
-        # pass, or the task of a client that disconnects just then would run on for nobody.
+        # Only our own cancellation becomes a Timeout. Let a cancellation from elsewhere pass, even one at the same
+        # moment: otherwise the task of a client that disconnects just then would run on for nobody.
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._make_timeout() from error
 

@@ -1,7 +1,7 @@
 """JSON schema -> validation of a model's answer. References to other documents are never resolved.
 
-Small checks run here, others in a worker process, which is ended if they take too long: a small schema can mean years
-of work, and nothing stops it within this process.
+Small checks run here, others in a worker process, which is killed if they take too long: a small schema can mean years
+of work, and nothing can stop that within this process.
 """
 
 import resource
@@ -53,7 +53,7 @@ class ObjectSchema:
         trusted: whether the schema is from the configuration, so that it may be compiled here at any cost.
 
     Raises:
-        BadSchema: it means too much work, or (if compiled here) is no JSON schema, or refers to another document.
+        BadSchema: it takes too much work, or (if compiled here) is not a JSON schema, or refers to another document.
         RecursionError: it is nested too deep.
         UnicodeEncodeError: it has a text that is not Unicode.
     """

@@ -37,8 +37,8 @@ def prepare_request(
 
     Args:
         kind: the provider's class, an `SdkProvider`.
-        model: as the provider's.
-        options: as the provider's.
+        model: the model's name, as for the provider.
+        options: the options, as for the provider.
         data: the JSON of the request.
         caller: see `Span`.
 

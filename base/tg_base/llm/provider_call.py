@@ -1,4 +1,4 @@
-"""One call of a provider -> its record of usage and its span: what it brought, how it ended, who is charged for it."""
+"""One call of a provider -> its usage record and its span: what it returned, how it ended, and who is charged."""
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext

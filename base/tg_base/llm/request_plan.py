@@ -1,7 +1,7 @@
 """TextCompletionRequest -> the provider's requests: checks it, and plans how the base supplies missing features.
 
-`check_completion` holds the invariants that every provider relies on. A `GenerationPlan` says what the base does in a
-provider's stead.
+`check_completion` holds the invariants that every provider relies on. A `GenerationPlan` lists what the base does for
+the provider.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class GenerationPlan(msgspec.Struct, frozen=True):
     """How one request is answered.
 
     Attributes:
-        requests: what the provider is asked, all at the same time.
+        requests: the requests to the provider, all sent at the same time.
         generated: the number of answers to generate: several to one request, or one to each of several.
         ranked: whether only the best of them are returned.
         single_call: whether calls after an answer's first one are dropped.

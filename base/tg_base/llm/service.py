@@ -244,7 +244,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     @override
     async def aclose(self) -> None:
-        """As `Service.aclose`; an override calls it too."""
+        """As `Service.aclose`. An override must call this method too."""
         await self._workers.aclose()
         await self._checkers.aclose()
 

@@ -1,4 +1,4 @@
-"""Requestor <-> processor: what they say to each other on the bus, and the clocks they say it by."""
+"""Requestor <-> processor: their messages on the bus, and their clocks."""
 
 # A face is read at a glance: several names stand on one line.
 # fmt: off

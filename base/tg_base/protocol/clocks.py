@@ -110,7 +110,7 @@ class PublisherClocks:
         return math.inf if known is None else self._time() - known.received_at
 
     def delays(self, publisher: str, age: float) -> tuple[float | None, float]:
-        """By how many seconds a message of this age was delayed (None = not known), and by how many at least.
+        """Seconds by which a message of this age was delayed (None = not known), and the least delay that is certain.
 
         For the second number a single heartbeat is enough: if it was delayed itself, the message was delayed even more.
         """

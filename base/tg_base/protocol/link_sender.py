@@ -299,7 +299,7 @@ class LinkStream:
         self._link.streams.add(self._key)
 
     def accept(self, opening: Callable[[], bool]) -> None:
-        """Tell the requestor that work goes on, as long as there is no record.
+        """Tell the requestor that the work continues, as long as there is no record.
 
         Args:
             opening: returns whether the request waits for its model to be opened; called until it returns False.

@@ -92,7 +92,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
         acks: by link.
         cancelled: the streams that were cancelled lately.
         reports: whether its inbox takes a `LinkReport`, and a `Presence` for each process; always true.
-        oldest: the lowest link number by which a stream of it is answered; -1 = there is none, or it is not stated.
+        oldest: the lowest link number that answers one of its streams; -1 = there is none, or it is not stated.
         spacing: the least seconds between two messages of a link under load, given all links to this inbox.
     """
 

@@ -49,7 +49,7 @@ class _State:
 
 
 class ModelHealth:
-    """What one process knows of models, by their queues or ids.
+    """What one process knows about the health of models, by their queues or ids.
 
     A requestor knows how the models answered that its routes have asked. A processor knows how its own model answered
     all requestors, and announces that.

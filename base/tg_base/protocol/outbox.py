@@ -25,7 +25,7 @@ class Outbox:
 
     Args:
         bus: carries the messages.
-        watched: a topic of which `refusal` is known.
+        watched: the topic whose `refusal` is recorded.
 
     Attributes:
         refusal: why the bus did not take the last message to the watched topic; None = it did, or there was none.

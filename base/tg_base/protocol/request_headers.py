@@ -142,7 +142,7 @@ class Part(msgspec.Struct, frozen=True):
     body with "fetch" frames.
 
     Attributes:
-        key: the attempt that asked for it; an older one's parts are ignored.
+        key: the attempt that requested the parts; parts of an older attempt are ignored.
         offset: the offset of its first byte in the request's body.
     """
 

@@ -42,7 +42,7 @@ class Route(Generic[Req, Resp]):
 
 @dataclass(frozen=True, slots=True)
 class RoutePlan:
-    """What a route's name means. It never refers to itself.
+    """The plan behind a route's name. It never refers to itself.
 
     Attributes:
         name: its name, which requests give as their model.
@@ -50,7 +50,7 @@ class RoutePlan:
         weights: how likely each member is the first, in any unit; empty = the members are in order.
         errors: types of errors after which the next model is asked.
         tries: how many models may be asked for one request.
-        seconds: no other model is asked later than this after the request came.
+        seconds: how long after the request's arrival another model may be asked.
         shadow: the queue that gets a copy of some requests; None = there is none.
         share: how many requests are copied, from 0 to 1.
     """

@@ -59,7 +59,7 @@ class UsageWriter:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish what comes, until cancelled; what waits then, or comes later, is lost."""
+        """Publish records until cancelled. Records that wait then, or arrive later, are lost."""
         try:
             await self._publish_all()
         finally:

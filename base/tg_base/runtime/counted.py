@@ -1,4 +1,4 @@
-"""Block -> a count by key, which holds what the block counts until it is left."""
+"""Block -> a count by key, which includes the block until it is left."""
 
 from collections import Counter
 from collections.abc import Iterator

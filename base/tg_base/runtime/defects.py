@@ -49,7 +49,7 @@ def translate_defects(
     *,
     known: tuple[type[Exception], ...] = (),
 ) -> DefectTranslation:
-    """Raise an error of ours in place of any exception of the block but a TgError or a cancellation.
+    """Raise an error of ours in place of any exception of the block, except a TgError or a cancellation.
 
     Put it around work whose failure must not end its surroundings: a task, a thread, or foreign code.
     An attempt to end the process (`SystemExit`) is a defect too.

@@ -32,7 +32,7 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
     Args:
         group: the group of entry points, as packages declare them.
         name: the name of an entry point, or a place that needs none: "module:name".
-        what: what it is, for the error.
+        what: the kind of object, for the error.
         place: how its place is written, for the error: "module:Class"; "" = only packages offer it.
         others: known names that no installed package offers.
 

@@ -37,6 +37,7 @@ def _has_many_objects(body: bytes) -> bool:
 def _has_many_names(body: bytes) -> bool:
     if not has_more_of((b":",), body, MAX_READ_HERE_NAMES):
         return False
-    # A quote within a string is escaped, and ends no name; unless what is escaped is the backslash before it.
+    # A quote within a string is escaped and does not end a name, unless the escaped character is the backslash before
+    # it.
     escaped = body.count(b'\\":') - body.count(b'\\\\":')
     return sum(map(body.count, _NAME_ENDS)) - escaped > MAX_READ_HERE_NAMES

@@ -49,7 +49,7 @@ class Reply(msgspec.Struct, frozen=True):
     Attributes:
         kind: "returned" and "raised" end a call; "asked" is a question to the caller.
         value: the error, or the question. A result may be large, so it follows as a pickled message of its own.
-        lines: what was logged.
+        lines: the logged lines.
     """
 
     kind: Literal["returned", "raised", "asked"]

@@ -50,11 +50,11 @@ class WorkerPool:
         Args:
             function: called there. What it logs is logged here.
             arguments: picklable.
-            answer: answers what the function asks with `ask_caller`.
+            answer: answers the questions that the function asks with `ask_caller`.
             seconds: how long the call may take, the start of its process included.
 
         Raises:
-            TgError: of the function.
+            TgError: as the function raises.
             Unpicklable: see there.
             WorkerEnded: its process ended.
             Unavailable: no process can be started, none was free within `TURN_SECONDS`, or this is closed.

@@ -25,7 +25,7 @@ _PROGRAM: Final = "from tg_base.runtime.worker_main import main; main()"
 ENDED: Final = "a worker process has ended; ask again"
 
 Answer = Callable[[Any], Awaitable[Any]]
-"""Answers what a function asks with `ask_caller`; raises TgError."""
+"""Answers the questions that a function asks with `ask_caller`; raises TgError."""
 
 
 class WorkerEnded(Unavailable):
@@ -75,7 +75,7 @@ class WorkerProcess:
         """Call a function in the process, which imports it by its name, and return its result.
 
         Raises:
-            TgError: of the function.
+            TgError: as the function raises.
             WorkerEnded: the process has ended.
             Unpicklable: see there.
         """

@@ -1,4 +1,4 @@
-"""Control topics -> host -> processors: what the processors of one process share.
+"""Control topics -> host -> processors: the resources that the processors of one process share.
 
 The host has the process's id, the one reader of its control topics, its one link to each inbox and its heartbeat. A
 processor has its own queues, slots and service.
@@ -55,7 +55,7 @@ log = structlog.get_logger()
 FLUSH_SECONDS = 1.0
 """Seconds that leaving waits for the links, for the last announcement, and for the records of usage."""
 ADOPTABLE_SECONDS = 30.0
-"""Seconds for which a kept answer goes on without its requestor, and can be adopted after its end."""
+"""Seconds for which a kept answer continues without its requestor, and can be adopted after its end."""
 _LOST = Unavailable("the processor has lost its requestor; ask again")
 MAX_BIRTHS = 10_000
 """How many inboxes keep a record of their first process."""
@@ -76,7 +76,7 @@ class Host:
     Attributes:
         name: the id of the process, new at every start.
         topics: as given.
-        timing: as given, or the default.
+        timing: the given timing, or the default.
         kept: the answers that another requestor may adopt, by stream.
         running: the requests of all its processors, so that no attempt runs twice, whichever processor takes a second
             copy.
@@ -184,7 +184,7 @@ class Host:
 
         Args:
             processor: its id.
-            describe: what it serves, and what it has done since the last call.
+            describe: describes the processor: what it serves, and what it has done since the last call.
             take: called with each request that is sent to this process directly; None = the processor takes none.
         """
         self._services[processor] = describe

@@ -122,7 +122,7 @@ class LinkPool:
         return any(link.received_at < limit for link in self)
 
     def silent(self, seconds: float) -> list[StreamKey]:
-        """The streams of requestors that have been silent for this long, which are believed dead from now on."""
+        """The streams of requestors that have been silent for this long, which count as dead from now on."""
         limit = self._time() - seconds
         links = [link for link in self if link.received_at < limit and link.streams]
         for link in links:

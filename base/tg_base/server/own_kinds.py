@@ -23,10 +23,10 @@ def add_kinds(services: Mapping[str, str], file: Path | None, gateway: str, only
         services: places by the services' names; the file cannot replace one.
         file: the configuration; None = the built-in one.
         gateway: the name of the part that is no service.
-        only: the parts that were asked for.
+        only: the parts that the command line names.
 
     Raises:
-        BadRequest: a service cannot be used, or there is no such part; the message says what to do.
+        BadRequest: a service cannot be used, or a part does not exist; the message says what to do.
     """
     config = Config() if file is None else read_services(file)
     ours = tuple(table.spec.name for table in SERVICES if table.spec is not None)

@@ -57,7 +57,7 @@ def serve_process(
     Args:
         serving: the service.
         ready: called with what `serving` yields.
-        events: what is called at further events.
+        events: further events, each with a function to call.
     """
     _check_open_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -59,14 +59,14 @@ ENDED_SECONDS = 1.0
 ACCEPTED_EVERY_HEARTBEATS = 5
 """Heartbeats without a record after which "accepted" is sent again: a whole answer gives no other sign of progress."""
 MAX_TOLD_AT_ONCE = 64
-"""How many plain peers are told at once that they have reused an id; any more are not told."""
+"""How many plain peers are notified at a time that they have reused an id; further ones are not notified."""
 UNKNOWN_WAIT_SECONDS = 1e6
 """Announced as the queue time of a request if it is not known: longer than any real one."""
 _REUSED = BadRequest("a request with this id has just ended; give each request an id of its own").record
 
 
 class Processor:
-    """Enter it to serve; leave it to drain: what has not ended within `grace` seconds fails, or goes on elsewhere.
+    """Enter it to serve; leave it to drain: what has not ended within `grace` seconds fails or continues elsewhere.
 
     Args:
         bus: carries everything.
@@ -76,11 +76,11 @@ class Processor:
         models: the models that it announces.
         timing: the heartbeat interval, and when a silent requestor counts as dead.
         grace: seconds that running requests get on leaving, from when the whole process leaves (`Host.leave`).
-        host: what the processors of the process share, entered before and left after them; its topics and timing apply.
-            None = the processor is alone, and enters a host of its own.
+        host: the resources that the processors of the process share, entered before and left after them; its topics and
+            timing apply. None = the processor is alone, and enters a host of its own.
 
     Attributes:
-        host: as given, or its own.
+        host: the given host, or its own.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Processor:
         """Take no more requests, and return when the last one has ended, however long that takes.
 
         Args:
-            left: queues that nobody else reads any more: they are read for `LINGER_SECONDS` more.
+            left: queues that nobody else reads any more; they are read for `LINGER_SECONDS` more.
         """
         if await self.hand_over(left):
             await self.host.announce()
@@ -447,7 +447,7 @@ class Processor:
         return kept
 
     def _describe(self) -> Presence:
-        """What it serves, and what it has done since the last call."""
+        """What the processor serves, and what it has done since the last call."""
         waited, self._waited = self._waited, 0.0
         is_deaf = bool(self._subscriptions.failed) or self.host.has_failed_subscription
         return Presence(

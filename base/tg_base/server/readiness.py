@@ -1,4 +1,4 @@
-"""A process -> `/ready` of its metrics' port: what it lacks to be of use."""
+"""A process -> `/ready` at its metrics port: what it still lacks."""
 
 from typing import Final
 

@@ -38,7 +38,7 @@ class RequestTask:
         route: the service and flow that were asked.
         call: the request's headers.
         slot: the request's slot, taken once the answer is known to be wanted, unless it was taken before.
-        came: when it came, by the loop's clock.
+        came: when the request arrived, by the loop's clock.
         patience: seconds for which the answer counts as wanted, from the request's arrival or the last question. After
             that the requestor may have asked another processor.
         bodies: fetches the body of a large request.
@@ -211,7 +211,7 @@ class RequestTask:
         if not (self._slot.taken or await self._slot.take()):
             responder.signal("returned")
             return None
-        # This process may have been suspended behind the confirmation, or behind the arrival of a fresh request.
+        # This process may have been suspended after the confirmation, or after the arrival of a fresh request.
         await self._until_wanted(responder)
         service = self._service
         responder.accept(lambda: service.loading)
@@ -225,11 +225,12 @@ class RequestTask:
         """The record of a large request.
 
         Raises:
-            TgError: the body is no such record, or is refused.
+            TgError: the body is not such a record, or is refused.
         """
         if not body:
             body = await self._bodies.fetch(self._call.key, self._call.size, partial(responder.signal, "fetch"))
-            # While it came this process may have been suspended, and the requestor may have asked another processor.
+            # While the body was on its way this process may have been suspended, and the requestor may have asked
+            # another processor.
             self._wanted = False
             await self._until_wanted(responder)
         try:
@@ -267,7 +268,7 @@ async def _forward(records: AsyncGenerator[Response, None], responder: Responder
     """Send the responses until the last.
 
     Raises:
-        Internal: there was none.
+        Internal: the service yielded no last record.
     """
     # Meanwhile the service may `put` responses directly, without waking this task.
     asked: AsyncGenerator[Response, Any] = records

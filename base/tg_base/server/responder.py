@@ -40,7 +40,7 @@ class PlainResponder:
         """
 
     def signal(self, kind: FrameKind, question: int = 0) -> None:
-        """Tell or ask the requestor something beside the responses."""
+        """Send the requestor a notice or a question besides the responses."""
 
     async def send(self, record: Response) -> None:
         """Send one response; waits while the link's buffer for this stream is full."""

@@ -80,13 +80,13 @@ class Service(ABC, Generic[Req, Resp]):
         """Decode a large request. Override it to do so in another process.
 
         Raises:
-            Unreadable: the body is no such record.
+            Unreadable: the body is not such a record.
             TgError: the request is refused; sent as the stream's last record.
         """
         return self.decode(body)
 
     def decode(self, body: bytes) -> Req:
-        """Decode a request. Raises Unreadable if the body is no such record."""
+        """Decode a request. Raises Unreadable if the body is not such a record."""
         try:
             record: Req = decode(self.spec.request, body)
         except BadRequest as error:

@@ -1,4 +1,4 @@
-"""Edits of the configuration -> processors: what an edit changes is opened beside the old ones, which end after it."""
+"""Edits of the configuration -> processors: an edit opens changed services beside the old ones, which end then."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -50,7 +50,8 @@ class Opening:
     async def run(self, opened: Processors) -> None:
         """Serve until cancelled or, if replaced, until the last request has ended.
 
-        Raises what ends a processor that is open. Once it is replaced, its failure is only logged: others serve.
+        Raises the error that ends a processor that is open. Once it is replaced, its failure is only logged: others
+        serve.
         """
         try:
             with self._defects:
@@ -105,7 +106,7 @@ class EditedProcessors(ABC):
 
     @abstractmethod
     async def _open(self, config: Config) -> None:
-        """Open what this configuration changes, and replace what was there; it may be cancelled."""
+        """Open what this configuration changes, and replace the old processors; it may be cancelled."""
 
     @property
     def _pause(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Configuration -> running processors: how a process can run a kind of service, and what the kind gets to run it."""
+"""Configuration -> running processors: how a process can run a kind of service, and what the kind gets for that."""
 
 from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -135,7 +135,7 @@ class ServiceKind(ABC):
 
 
 class _KindProcessors(EditedProcessors):
-    """The processors of one kind of service. If an edit changes what they are made of, all are opened anew.
+    """The processors of one kind of service. If an edit changes their parts, all services are opened anew.
 
     The new ones take all further requests, and the old ones end with their last request. If the new ones cannot be
     opened, the old ones stay, and the log says why.

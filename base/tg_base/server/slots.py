@@ -108,7 +108,7 @@ class Slot(AbstractContextManager["Slot"]):
     """The slot of one request. Enter it, take it when it is needed; leaving frees it.
 
     Args:
-        slots: those of the processor.
+        slots: the slots of the processor.
         queue: the request's.
 
     Attributes:

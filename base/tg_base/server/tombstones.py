@@ -32,7 +32,7 @@ class Tombstones(OrderedDict[StreamKey, float]):
         self[key] = self._clock() + ttl
 
     def sweep(self) -> None:
-        """Forget what has expired."""
+        """Forget the attempts whose time has expired."""
         now = self._clock()
         # Ordered by arrival, which is nearly the order of expiry: checking the first one is enough.
         while self and next(iter(self.values())) < now:

@@ -27,9 +27,9 @@ class Work:
     """A worker's order, sent as a pickle.
 
     Attributes:
-        serve: called in the worker with this object and a function `tell`. It calls `tell` with one line once it
-            serves, and with `LEAVING` once it begins to end. It returns when it has ended, and raises TgError if it
-            cannot serve.
+        serve: called in the worker with this object and a function `tell`, with which it reports to the parent. It
+            calls `tell` with one line once it serves, and with `LEAVING` once it begins to end. It returns when it has
+            ended, and raises TgError if it cannot serve.
         order: an argument for `serve`: what to serve.
         number: which worker it is.
         sockets: descriptors of listening sockets, which it has inherited.

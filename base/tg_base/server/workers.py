@@ -58,7 +58,7 @@ class Workers:
     """Several servers on one port.
 
     Args:
-        settings: what they have in common.
+        settings: the settings that all workers share.
         pauses: seconds before each successor of a worker that ends by itself. The last pause is repeated as long as
             another worker serves; otherwise all end after it.
     """
@@ -253,7 +253,7 @@ async def _open_sockets(fault: str, host: str, port: int, advice: str) -> tuple[
     """Listen; `fault` and `advice` are for the error.
 
     Raises:
-        Unavailable: the address is taken, or there is no such one.
+        Unavailable: the address is in use, or does not exist here.
     """
     try:
         return await asyncio.to_thread(open_listening_sockets, host, port)

@@ -23,7 +23,7 @@ class BoundedLabel:
         self._foreign = 0
 
     def bound(self, name: str) -> str:
-        """The name as a label: as it is, its beginning, or OTHER."""
+        """The name as a label: unchanged, its beginning, or OTHER."""
         if (known := self._known.get(name)) is not None:
             return known
         name = name[:MAX_LABEL_CHARACTERS]

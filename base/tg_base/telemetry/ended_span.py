@@ -1,4 +1,4 @@
-"""Part of a request -> span -> exporter: what was done, how long it took and how it ended; never content."""
+"""Part of a request -> span -> exporter: what was done, how long it took and how it ended, but never content."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ class EndedSpan(msgspec.Struct, frozen=True):
         span: its ids, its beginning, and the span above it.
         name: what was done, for instance `chat MODEL`.
         kind: see `Kind`.
-        attributes: what is known of it.
+        attributes: the known facts about it.
         error: the type of the error that ended it; "" = none did.
         end: in nanoseconds since the epoch.
     """
@@ -63,9 +63,9 @@ def end_span(
 
 
 class Spanning(AbstractContextManager[None]):
-    """Records a block, with the error that leaves it; what it asks of others is below its span.
+    """Records a block, with the error that leaves it. Requests that the block makes become children of its span.
 
-    Args: as the fields of `EndedSpan`.
+    Args: the fields of `EndedSpan`.
     """
 
     def __init__(self, name: str, kind: Kind = "internal", attributes: Mapping[str, Attribute] = _NONE) -> None:

@@ -46,7 +46,7 @@ _PLAIN = (int, float, type(None))
 CACHED_TEXTS = 1024
 """Texts of log lines whose redacted form is remembered."""
 MAX_CACHED_CHARACTERS = 64
-"""Longer texts are searched anew each time, so that what is remembered stays small."""
+"""Longer texts are searched anew each time, so that the cache stays small."""
 _MIN_SECRET_CHARACTERS = 8
 """Shorter values of variables are not hidden: they may be ordinary words."""
 

@@ -16,7 +16,7 @@ class Label(NamedTuple):
 
     Attributes:
         name: its name.
-        values: what they are.
+        values: a description of the values.
         most: how many values one process shows at most, if not only the operator chooses them; None = there are few.
         bound: turns any name into a value of the label, if the metric itself does that.
     """
@@ -32,9 +32,9 @@ class Metric:
     """A row.
 
     Attributes:
-        name: as on the page; a counter's ends with `_total`.
+        name: the name on the page; a counter's ends with `_total`.
         kind: what Prometheus takes it for.
-        text: what it measures.
+        text: a description of what it measures.
         labels: by which it is divided.
         buckets: upper bounds of a histogram, inclusive, ascending.
     """
@@ -73,7 +73,7 @@ class Metric:
         return Histogram(self.name, self.text, self.label_names, buckets=self.buckets, registry=registry)
 
     def family(self, rows: Iterable[tuple[Sequence[str], float]]) -> Family:
-        """The counter or gauge as it is now: the values of each series' labels, and its number."""
+        """The current values of the counter or gauge: each series' label values, and its number."""
         make = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
         family = make(self.name, self.text, labels=self.label_names)
         for values, number in rows:

@@ -53,7 +53,7 @@ class MetricTable:
 
         Args:
             name: ours.
-            text: what it measures.
+            text: a description of what it measures.
             labels: ours.
             buckets: the bounds.
             published: its name in `gen_ai`, if it has one; then the first label is the service. It gets a row too.

@@ -37,7 +37,7 @@ class AdapterLoad:
     """A model's LoRA adapters.
 
     Attributes:
-        slots: adapters in memory at most.
+        slots: most adapters in memory.
         resident: those in memory.
         running: requests in the batch, by adapter.
         waiting: requests that wait, by adapter.

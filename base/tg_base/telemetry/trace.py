@@ -82,9 +82,9 @@ class Span(msgspec.Struct, frozen=True):
         caller: stands for the key of the original request, the same in every hop, so that callers share no caches.
             None = no key was required.
         payer: the JSON of the `Payer` of the original request, the same in every hop; None = not known.
-        door: the dialect of the gateway by which it came, or "shadow" for a route's copy of it; None = it was asked on
-            the bus itself.
-        above: the id of the span above it in the trace; "" = it is the first, or another process knows it.
+        door: the dialect by which it reached the gateway, or "shadow" for a route's copy of it; None = it was sent on
+            the bus directly.
+        above: the id of its parent span in the trace; "" = it is the first, or another process has the parent.
         began: when it began, in nanoseconds since the epoch; 0 = it is not recorded, or another process records it.
     """
 

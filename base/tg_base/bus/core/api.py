@@ -121,8 +121,8 @@ class Bus(Protocol):
             topic: what to read.
             group: members of one group share the messages between them, and the group outlives its members;
                 None reads every message published from now on, alone.
-            prefetch: messages buffered in this process. With 0, one is taken from the bus only when it is asked for,
-                so that an idle member gets the next one.
+            prefetch: messages buffered in this process. With 0, a message is taken from the bus only on request, so
+                that an idle member gets the next one.
 
         Raises:
             BadRequest: `topic` is not a full name.

@@ -20,7 +20,7 @@ Raw = TypeVar("Raw")
 
 
 class Source(Protocol[Raw]):
-    """A subscription that has one receive under way at most."""
+    """A subscription with at most one receive in progress."""
 
     def receive(self, taken: Callable[[Raw | TgError], None]) -> None:
         """Ask for the next message, and return at once. Any thread may call it.
@@ -126,7 +126,7 @@ class BoundedReader(AsyncIterator[Delivery], Generic[Raw]):
         else:
             self._handover.put(answer)
         self._under_way.release()
-        # Called from within `_ask`, which goes on by itself: a long backlog would otherwise exhaust the stack.
+        # If `_ask` has called this, it continues by itself: with a long backlog, recursion would exhaust the stack.
         if threading.get_ident() not in self._asking:
             self._ask()
 

@@ -144,7 +144,7 @@ class Broker:
         return BusError(f"{error.message} ({where}{self._address})")
 
     def explain_producer(self, error: BusError, topic: str) -> BusError:
-        """The error of a producer that could not be opened: what the broker says, if its client has hidden it; blocks.
+        """Replace the timeout of a producer's opening by the broker's own reason, which the client hides; blocks.
 
         Clients of a gateway read it, so it has no address.
         """
@@ -187,7 +187,7 @@ def error_of(kind: str, action: Action | None = None) -> BusError | TooLarge:
 
     Args:
         kind: the name of the client's class or result.
-        action: what was tried on the topic, where that is known.
+        action: what was tried on the topic, if that is known.
     """
     if kind == "MessageTooBig":
         return TooLarge("the message with its properties is over the broker's limit; send less")

@@ -65,7 +65,7 @@ def shake_hands(
     Args:
         host: the broker's.
         port: the broker's.
-        token: what the client shows; None = nothing.
+        token: the token that the client sends; None = nothing.
         tls: whether the client uses TLS.
         authorities: PEM file of the authorities whose certificates are trusted; None = the public ones.
         timeout: seconds for each of connecting, the handshake of TLS, and a reply.
@@ -114,7 +114,7 @@ def _read_reply(reply: bytes, token: str | None, *, tls: bool) -> Refusal | None
 
 
 def _read_opened(reply: bytes) -> Refusal | None:
-    """The refusal of an opening, where it is an error that the client retries until its timeout."""
+    """The broker's refusal of an opening, if it is an error that the client would retry until its timeout."""
     error = read_error(reply)
     if error is None:
         return None

@@ -23,8 +23,8 @@ def open_producer(client: pulsar.Client, topic: str) -> pulsar.Producer:
     Raises:
         BusError: the broker did not answer in time, or refused.
     """
-    # Without batching: the links join chunks already, and a batch would only add its delay. The window is ours too:
-    # the client's queue is one larger, so that it takes whatever the window lets in.
+    # Without batching: the links join chunks already, and a batch would only add its delay. The window is enforced
+    # here, too: the client's queue is one larger, so that it accepts everything the window admits.
     with our_errors("produce"):
         return client.create_producer(
             topic,

@@ -72,7 +72,7 @@ class FollowedLog(AsyncIterator[Entry]):
     """The entries that a reader of the topic receives, until the log is erased.
 
     Args:
-        deliveries: what the reader receives.
+        deliveries: the queue of the reader's messages.
     """
 
     def __init__(self, deliveries: AsyncIterator[Delivery]) -> None:

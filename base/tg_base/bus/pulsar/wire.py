@@ -1,6 +1,6 @@
 """Commands of Pulsar's own protocol <-> bytes: what the client library does not report of a broker.
 
-The numbers are those of PulsarApi.proto: a command is in the field of `BaseCommand` that has the number of its type.
+Numbers are those of PulsarApi.proto: in `BaseCommand`, a command is in the field whose number is the command's type.
 """
 
 import socket
@@ -28,7 +28,7 @@ class ServerError(NamedTuple):
 
 
 def connect_command(token: str | None) -> bytes:
-    """`CommandConnect` in its frame; `token` is what the client shows."""
+    """`CommandConnect` in its frame; `token` is the token that the client sends."""
     connect = _field(1, b"tokengrid") + _number(4, _PROTOCOL_VERSION)
     if token is not None:
         connect += _field(3, token.encode()) + _field(5, b"token")
@@ -65,7 +65,7 @@ def read_error(reply: bytes) -> ServerError | None:
 
 
 def read_max_message(reply: bytes) -> int | None:
-    """`max_message_size` of a `CommandConnected`, in bytes; None = the reply is none."""
+    """`max_message_size` of a `CommandConnected`, in bytes; None = the reply is not one."""
     fields = _find_command(reply, _CONNECTED)
     size = None if fields is None else fields.get(3, DEFAULT_MESSAGE_BYTES)
     return size if isinstance(size, int) else None

@@ -1,4 +1,4 @@
-"""One call of a provider -> what it has brought so far: pieces, characters and the provider's counts."""
+"""One call of a provider -> what it has returned so far: pieces, characters and the provider's counts."""
 
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -21,7 +21,7 @@ class CallMeter(msgspec.Struct, kw_only=True):
         letters: characters of their content.
         counts: what the provider has counted, in the order of `Usage`.
         first: when the first content came, in seconds since the epoch.
-        finish_reason: of the answer that ended last.
+        finish_reason: the finish reason of the answer that ended last.
         answered_by: the model that the provider names.
     """
 

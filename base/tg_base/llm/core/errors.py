@@ -114,7 +114,7 @@ _TOKENS, _MAXIMUM, _WORDS = r"(?P<tokens>\d{1,9})", r"(?P<maximum>\d{1,9})", r"[
 _OVERFLOWS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # Anthropic, also behind Bedrock and Vertex AI
+        # used by Anthropic, also behind Bedrock and Vertex AI
         rf"prompt is too long: {_TOKENS} tokens (?:>|\\u003e) {_MAXIMUM} maximum",
         rf"exceed context limit: \d+ \+ \d+ (?:>|\\u003e) {_MAXIMUM}",
         # Mistral
@@ -189,7 +189,7 @@ def event_error(code: str | int | None, name: str | None = None, text: Any = Non
 
     Args:
         code: the event's own code: a name or a status.
-        name: the name beside a code that is a status.
+        name: the error's name, if the code is only a status.
         text: its message, as for `status_error`; servers send anything there.
     """
     if overflow := find_overflow(str(text)):

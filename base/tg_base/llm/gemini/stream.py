@@ -242,7 +242,7 @@ class StreamDecoder:
             raise ProtocolError("the model wrote a malformed tool call; ask again, or simplify the tools")
         if finish is None:
             raise IncompleteStream("the provider stopped the answer for a reason of its own; ask again")
-        # Without usage in the same response the reader goes on, since it may follow in another one.
+        # Without usage in the same response the reader continues, since the usage may follow in another one.
         self.done = counted
         # Gemini has no finish reason of its own for tool calls.
         return "tool_calls" if finish == "stop" and self._calls else finish

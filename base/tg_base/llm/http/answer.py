@@ -19,7 +19,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class HttpAnswer:
-    """One answer, made when its head has come, perhaps before its body.
+    """One answer. It is created when its head has arrived, perhaps before its body.
 
     Args:
         transport: the connection's, which is its own until it has ended.

@@ -1,7 +1,7 @@
 """Provider's socket -> bytes of an answer: one connection of HTTP/1.1, with small reads and bounded heads.
 
-httptools parses. A connection is used again only if the last request was sent whole, its answer has come whole, and
-nothing came behind it: such bytes would be taken for the next customer's answer.
+httptools parses. A connection is reused only if the last request was sent whole, its answer arrived whole, and nothing
+followed it: such bytes would be taken for the next customer's answer.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Send a request, and return the answer once its head has come.
 
         Raises:
-            BrokenHeadError: there is none.
+            BrokenHeadError: no valid head arrived.
             ProtocolError: the head is too long.
         """
         self._head = asyncio.get_running_loop().create_future()

@@ -234,7 +234,7 @@ class Connections:
         """A connection that can be asked.
 
         Raises:
-            TimeoutError: there was none in time.
+            TimeoutError: no connection could be opened in time.
             OSError: it was refused, or its certificate is not trusted.
         """
         while idle := self._idle.get(place):
@@ -298,7 +298,7 @@ class Connections:
         return inside
 
     def _make(self, place: Place | None) -> HttpConnection:
-        """An idle connection for this place; None = there is none."""
+        """An idle connection to this host and port; None = there is none."""
         keep = None if place is None else partial(self._keep, place)
         return HttpConnection(self._room, keep, self._open)
 

@@ -32,7 +32,7 @@ class RouteCall(msgspec.Struct, frozen=True):
     """A request for something other than an answer, or with headers of its own.
 
     Attributes:
-        body: what is posted.
+        body: the body to post.
         route: which of the connection's routes it is for.
         headers: beside those that the SDK gives.
     """

@@ -57,7 +57,7 @@ async def begin_body(
         error_detail: parses the body of an error; raises one of `UNREADABLE` if it cannot.
 
     Raises:
-        TgError: of `call`, for a status that is not 2xx, or for a body that is not a stream.
+        TgError: as `call` raises, or because the status is not 2xx or the body is not a stream.
     """
     answer = await call
     if not answer.good:

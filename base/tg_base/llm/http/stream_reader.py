@@ -96,8 +96,8 @@ async def event_chunks(
     while the next is awaited, if the connection can do that.
 
     Raises:
-        TgError: of the body or the decoder, after the chunks before it. After the terminal marker nothing is raised any
-            more.
+        TgError: as the body or the decoder raises, after the chunks before it. After the terminal marker nothing is
+            raised any more.
     """
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
     async with opened as body:
