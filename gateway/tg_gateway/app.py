@@ -82,7 +82,7 @@ async def listen(
 
 
 async def warn_of_unserved(requestor: Requestor, routes: Iterable[Route[Any, Any]], config: Config) -> None:
-    """Log which of these services of flows no processor of the bus serves: the file cannot tell.
+    """Log which of these services no processor on the bus serves, because the configuration file cannot show that.
 
     Args:
         requestor: hears the processors.
@@ -123,12 +123,12 @@ class Gateway:
         requestor: this process's end of the bus, entered by its owner.
         routes: every service of every flow.
         needed: the services without which the gateway is not ready; None = all.
-        limits: what one client may take.
+        limits: what one client may use.
         mounts: which protocols are where; None = all that are installed.
-        shared: where it listens, in place of the configured address.
+        shared: the sockets to listen on, in place of the configured address.
 
     Attributes:
-        url: where it listens, with a slash at its end; set once it is entered.
+        url: the URL at which it listens, with a slash at its end; set once it is entered.
 
     Raises:
         BadRequest: the configuration's `auth` and address do not go together, or a value for a protocol is wrong.
@@ -170,8 +170,8 @@ class Gateway:
     ) -> Callable[[], None]:
         """Check the `Followed` parts of an edited configuration, and return a function that puts them in force.
 
-        A revoked key is refused from its next request on, on open WebSockets too; its running requests may finish.
-        A running request keeps what its names meant when it came.
+        A revoked key is refused from its next request on, on open WebSockets too; its running requests may finish. A
+        running request keeps the meaning that its names had when it arrived.
 
         Args:
             config: the edited table.
@@ -179,7 +179,7 @@ class Gateway:
             plans: the edited routes by name; None = they stay.
 
         Raises:
-            BadRequest: as at a start.
+            BadRequest: as when it is created.
         """
         replace_keys = self._authenticator.prepare(config)
         replace_origins = self._origins.prepare(config)
@@ -273,8 +273,8 @@ class Gateway:
         started = time.monotonic()
         for site in self._runner.sites:
             await site.stop()
-        # A client on a kept connection is answered once more, and told that the connection closes. If a connection was
-        # closed at once, a request on its way would be lost, and no client may repeat it by itself.
+        # A client on a keep-alive connection gets one more answer, with the notice that the connection closes. If a
+        # connection was closed at once, a request on its way would be lost, and no client may repeat it by itself.
         await asyncio.sleep(min(HANDOVER_SECONDS, self._config.drain))
         await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)), all_read=True)
         return max(0.0, self._config.drain - (time.monotonic() - started))

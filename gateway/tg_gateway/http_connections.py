@@ -39,7 +39,7 @@ class ConnectionRunner(web.AppRunner):
     """An application's runner, whose connections report their events.
 
     Args:
-        application: what is served.
+        application: the application that is served.
         events: the events of its connections.
         handler_cancellation, shutdown_timeout: as `web.AppRunner`.
         options: the options of each connection, as `web.RequestHandler`.

@@ -38,7 +38,7 @@ class JobsKind(ServiceKind):
     """The part `jobs`. It follows edits of keys, limits and routes.
 
     Args:
-        limits: bounds of what is made in the background.
+        limits: the limits for responses that are made in the background.
     """
 
     table = JobsConfig
@@ -77,7 +77,7 @@ class JobsKind(ServiceKind):
             def prepare(edited: Config) -> Callable[[], None]:
                 def commit() -> None:
                     nonlocal keyed
-                    # As in a gateway: a file that was emptied by mistake opens no door.
+                    # As in a gateway: a file that was emptied by mistake must not admit everybody.
                     keyed = keyed or _is_keyed(edited.gateway)
                     callers.clear()
                     callers.update(find_callers(edited.gateway))

@@ -52,12 +52,12 @@ async def metrics_page(
     Yields the port, which may have been given as 0 = any free one.
 
     Args:
-        host: where it listens.
+        host: the address to listen on.
         port: the port on that host.
         sockets: listening sockets in place of `host` and `port`, if there are any.
         find_hosts: the names that a request's `Host` may have besides `host`, loopback names and addresses, as `hosts`
             of a gateway.
-        find_missing: what the process lacks to be ready; empty = `/ready` is 200.
+        find_missing: finds what the process lacks to be ready; if nothing, `/ready` is 200.
 
     Raises:
         Unavailable: the port cannot be listened on.

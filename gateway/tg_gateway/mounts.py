@@ -31,8 +31,8 @@ def join_doors(points: Iterable[EntryPoint]) -> tuple[Mount, ...]:
     """The rows of some doors, in the order of their names.
 
     Raises:
-        Unavailable: there is none, one cannot be loaded, two have the same row, or one cannot share its path. The
-            message names the distributions.
+        Unavailable: no door is installed, one cannot be loaded, two have the same row, or one cannot share its path.
+            The message names the distributions.
     """
     rows: dict[tuple[str, str, str, str], dict[str, tuple[Mount, EntryPoint]]] = {}
     for point in sorted(points, key=lambda point: point.name):

@@ -55,7 +55,7 @@ class Authenticator:
         rights: what each key may ask.
 
     Raises:
-        BadRequest: the configuration would let everybody on the network in, or nobody; the message says what to write.
+        BadRequest: the configuration would admit everybody on the network, or nobody; the message says what to write.
     """
 
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
@@ -71,7 +71,7 @@ class Authenticator:
         door.
 
         Raises:
-            BadRequest: as at a start.
+            BadRequest: as when it is created.
         """
         required, names, rights = _is_required(config), _names_of(config), KeyRights(config)
 
@@ -100,12 +100,12 @@ class Authenticator:
     def check(self, token: str | None, address: str) -> Principal:
         """The principal of a token.
 
-        An address that has sent too many wrong tokens must wait, unless it sends a token that was right from
-        there before: a stranger's guesses must not lock out everybody behind the same proxy.
+        An address that has sent too many wrong tokens must wait, unless it sends a token that was right from there
+        before: a stranger's guesses must not lock out everybody behind the same proxy.
 
         Raises:
             Unauthorized: there is no token, or it is unknown.
-            RateLimited: too many wrong tokens came from this address; `retry_after` says when to come back.
+            RateLimited: too many wrong tokens came from this address; `retry_after` says when to try again.
         """
         if not self.required:
             return ANYBODY

@@ -25,7 +25,7 @@ class KeyRights:
         config: the keys.
 
     Attributes:
-        storing: names of the keys whose answers may be kept; None = that of requests without a key.
+        storing: names of the keys whose answers may be kept; None stands for requests without a key.
         attaching: names of the keys whose requests may get the answers of equal ones.
         admins: names of the keys that may see and change what affects all keys.
     """

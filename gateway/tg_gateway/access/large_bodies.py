@@ -39,7 +39,8 @@ class LargeBodies:
             if size <= max(self._small, counted):
                 return
             held = self._held[owner]
-            # Refuse only beside other bodies: otherwise the largest body that is allowed could never be sent.
+            # Refuse a body only if other bodies are in memory: otherwise the largest permitted body could never be
+            # sent.
             if held > counted and held - counted + size > self._most:
                 REFUSALS.labels("gateway", "large-bodies").inc()
                 raise RateLimited(

@@ -17,7 +17,7 @@ class Limits:
         socket_bytes: bytes that all streams of one WebSocket may hold for a client that does not read; beyond that, the
             streams that hold most end.
         socket_id: characters of a WebSocket request's id.
-        failures: wrong tokens from one address, within `forget`, before it is told to wait.
+        failures: wrong tokens from one address, within `forget`, after which it must wait.
         forget: after how long wrong tokens are forgotten.
         background: answers of one key that are made in the background side by side.
         all_background: the same for all keys together.

@@ -35,7 +35,7 @@ class Origins:
 
     Attributes:
         admits: `OriginRules.admits` of the rules in force.
-        headers: `OriginRules.headers` of the rules in force; nobody may change what it returns.
+        headers: `OriginRules.headers` of the current rules; do not change what it returns.
 
     Raises:
         BadRequest: a configured origin is malformed, or pages of every origin could send credentials.
@@ -48,7 +48,7 @@ class Origins:
         """Check edited hosts and origins, and return a function that puts them in force.
 
         Raises:
-            BadRequest: as at a start.
+            BadRequest: as when it is created.
         """
         return partial(self._enforce, OriginRules(config))
 
@@ -77,8 +77,8 @@ class OriginRules:
         """Whether to admit a request that a browser may have sent on behalf of a page.
 
         A page may ask the host that served it, and a page of a configured origin may ask any. If no token is required,
-        `Host` must also be a name of ours, with or without an `Origin`. This stops DNS rebinding: a page whose own name
-        was made to point here has the same origin, and sends no `Origin` when it only reads.
+        `Host` must also be one of our names, with or without an `Origin`. This stops DNS rebinding: a page whose own
+        name was made to point here has the same origin, and sends no `Origin` when it only reads.
 
         Args:
             origin: the header, or None.
@@ -107,12 +107,12 @@ class OriginRules:
         return origin.isascii() and (ANY_ORIGIN in self._origins or origin.lower() in self._origins)
 
     def _ours(self, name: str, *, page: bool) -> bool:
-        """Whether a host is ours: a known name, or an address (nobody can rebind one) that served no page."""
+        """Whether a host name is ours: a known name, or an IP address (which nobody can rebind) that served no page."""
         return is_loopback(name) or name in self._hosts or (read_address(name) is not None and not page)
 
 
 def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
-    """The headers that answer a preflight: they allow what it asks for. None = it is no preflight.
+    """The headers that answer a preflight: they allow what it asks for. None = the request is not a preflight.
 
     It does not check the method or the key; the request that follows is refused if they are wrong.
     """

@@ -40,14 +40,14 @@ class Spending(AbstractContextManager["Spending"]):
     """One admitted request. On leaving, its reservation is replaced by its actual usage, however it ended.
 
     Attributes:
-        usage: what it has used so far; None if nobody counts that.
+        usage: what it has used so far; None if that is not counted.
         requests: the number of requests it counts as.
-        reserved: tokens that were taken for it.
+        reserved: tokens that were reserved for it.
         answers: the number of its answers, which are generated concurrently.
         places: for a batch, how many of its requests may run concurrently.
         begun: when it was admitted.
         asked: whether it was passed on to a service. A request that was refused before that costs its key nothing.
-        allowance: what its key has left; None = the request came without a key.
+        allowance: what remains of its key's limits; None = the request came without a key.
     """
 
     usage: Usage | None = None

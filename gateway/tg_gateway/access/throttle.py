@@ -35,7 +35,7 @@ class Throttle:
         return left if count >= self._limit and (network, digest) not in self._right else 0.0
 
     def note_failure(self, address: str) -> None:
-        """A wrong token came."""
+        """Count a wrong token of an address."""
         network = network_of(address)
         # The time of the first failure stays: further tries do not lengthen the wait, which would lock out neighbours.
         since, count = self._failures.get(network, (self._time(), 0))
@@ -43,7 +43,7 @@ class Throttle:
         _trim(self._failures)
 
     def note_success(self, address: str, digest: str) -> None:
-        """A right token came."""
+        """Forget an address's wrong tokens, because it sent a right one."""
         self._right[network_of(address), digest] = None
         _trim(self._right)
 
@@ -54,7 +54,7 @@ class Throttle:
 
 def _trim(remembered: dict[Any, Any]) -> None:
     if len(remembered) > MAX_ADDRESSES:
-        # A dict keeps the order in which its keys came: the first is the oldest.
+        # A dict keeps the order in which its keys were added: the first is the oldest.
         del remembered[next(iter(remembered))]
 
 

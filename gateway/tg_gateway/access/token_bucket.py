@@ -14,7 +14,7 @@ class TokenBucket:
         time: a monotonic clock, in seconds.
 
     Attributes:
-        size: as given, or as resized.
+        size: the given size, or the size after `resize`.
     """
 
     def __init__(self, per_minute: int, time: Callable[[], float]) -> None:
@@ -31,7 +31,7 @@ class TokenBucket:
         return missing / self._rate if missing > ROUNDING_TOKENS else 0.0
 
     def take(self, amount: float) -> None:
-        """Take `amount`, even if less is there: the rest is owed. A negative amount is given back."""
+        """Take `amount`, even if less is left: the rest becomes a debt. A negative amount is given back."""
         self._fill()
         self._level -= amount
 

@@ -16,7 +16,7 @@ _LONG: Final = msgspec.Raw(b'"..."')
 def abridge_body(body: bytes, names: Iterable[str]) -> bytes:
     """An object with the body's values of these fields; a long value is replaced by a short one of its type.
 
-    The result is empty only for an empty body, and no JSON object if the body is none.
+    The result is empty only for an empty body. If the body is not a JSON object, neither is the result.
     """
     fields = try_decode(dict[str, msgspec.Raw], body)
     if fields is None:

@@ -1,4 +1,4 @@
-"""Dialect -> gateway: answers that no service has to be asked for, and those that are made apart from the connection.
+"""Dialect -> gateway: answers that need no service, and answers that are made independently of the connection.
 
 The answer to an `Ask` that is made apart is stored meanwhile.
 """
@@ -18,7 +18,7 @@ BEGUN_LINES: Final = b"\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer that no service has to be asked for: a list of models, a refusal.
+    """A whole answer that needs no service: a list of models, or a refusal.
 
     Attributes:
         headers: further headers. `X-Request-Id` and, where they are known, `Retry-After`, `Allow` and
@@ -38,13 +38,13 @@ class StreamedAnswer:
     Attributes:
         parts: iterated once, and closed. A TgError before the first bytes becomes a refusal; later, `fail` writes the
             end.
-        content_type: as in `Writer`.
+        content_type: as for `Writer`.
         headers: further headers.
         keep_alive: bytes sent during silence.
         fail: makes the last bytes over HTTP if an error comes after the first bytes. On a WebSocket, the dialect's
             conversation sends the error.
-        cut_after_failure: as in `Writer`.
-        events_apart: as in `Writer`.
+        cut_after_failure: as for `Writer`.
+        events_apart: as for `Writer`.
     """
 
     parts: AsyncGenerator[bytes, None]
@@ -62,8 +62,8 @@ class RecordedEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         at: when it ended, in Unix seconds.
         error: what ended it early.
-        cancelled: whether `error` is there because a client cancelled the answer.
-        records: the records of all that came, joined to as few as possible; none if only its parts are kept.
+        cancelled: whether `error` is set because a client cancelled the answer.
+        records: all records, joined into as few as possible; none if only the parts are kept.
     """
 
     at: int

@@ -60,7 +60,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True, tag_field="object", tag="file"):
-    """What is known of a file beside its bytes, as OpenAI shows it."""
+    """The facts about a file besides its bytes, in OpenAI's form."""
 
     id: str
     bytes: int
@@ -72,7 +72,7 @@ class File(msgspec.Struct, frozen=True, tag_field="object", tag="file"):
 
     @classmethod
     def begin(cls, prefix: str, size: int, filename: str, purpose: str) -> Self:
-        """A new one, with an id of its own behind this prefix."""
+        """A new file, whose id is new and has this prefix."""
         now = int(time.time())
         return cls(f"{prefix}-{uuid.uuid4().hex}", size, filename, purpose, now, now + FILE_SECONDS)
 
@@ -102,7 +102,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def begin(cls, shelf: Shelf, endpoint: str, file: str, total: int) -> Self:
-        """A new one, with an id of its own and all its time."""
+        """A new batch, with a new id and its full time limit."""
         now = int(time.time())
         return cls(f"{shelf}_{uuid.uuid4().hex}", endpoint, file, total, now, now + BATCH_SECONDS)
 
@@ -116,7 +116,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, statuses: Collection[int]) -> Self:
-        """Those of results with these statuses."""
+        """The counts of results with these statuses."""
         completed, unasked = (sum(each == status for each in statuses) for status in (200, 0))
         return cls(completed, len(statuses) - completed - unasked, unasked)
 
@@ -184,7 +184,7 @@ async def list_batches(
 
 
 def read_lines(data: bytes) -> Iterator[tuple[int, Line | BadRequest]]:
-    """The lines of a file with their numbers, without empty ones; in place of one that is none, why."""
+    """The lines of a file with their numbers, without empty ones; for a malformed line, the reason in its place."""
     for number, text in enumerate(data.removeprefix(BOM_UTF8).splitlines(), 1):
         try:
             if text.strip():

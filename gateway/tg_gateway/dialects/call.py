@@ -34,9 +34,9 @@ class Call:
         stores: whether answers may be kept for the request's key.
         attaches: whether requests of its key without an `Idempotency-Key` may get answers of equal ones.
         digest: that of `digest_request`, if requests that repeat this one get its answer; "" otherwise.
-        sees: the key whose usage and streams alone the client may see; None = those of all keys.
+        sees: the only key whose usage and streams the client may see; None = all keys.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
-        live: what the gateway does now; for such an awaitable too.
+        live: what the gateway does now; also for an awaitable of it.
         streams: reads streams that are kept; for such an awaitable too.
         batches: the files and batches of the request's key; for such an awaitable too.
     """
@@ -65,12 +65,12 @@ class Batch:
 
     The writer gets all records as they come, as if they were of one answer. The `index` of request k's records is
     raised by k times `answers`, and the last record of all ends the answer. If one request fails, all fail. If they are
-    `independent`, the writer gets a `FailedRequest` in place of its last record, and the others go on.
+    `independent`, the writer gets a `FailedRequest` in place of its last record, and the others continue.
 
     Attributes:
         requests: at least one.
         answers: how many answers each of them has.
-        independent: whether the other requests go on when one fails.
+        independent: whether the other requests continue when one fails.
         uniform: whether one model must answer all, since the parts of the answer are compared or used together.
     """
 
@@ -100,11 +100,11 @@ class Keeping:
     """How the answer to a request is kept.
 
     Attributes:
-        period: as of `KeptStreams.keep`, if the client says it; None = as the flow says, if there is room.
+        period: as for `KeptStreams.keep`, if the client sets it; None = as the flow says, if there is capacity.
         key: the same for all requests that share one answer; None = the request shares none.
-        attach: as of `KeptStreams.keep`.
-        announce: on a WebSocket, the frames that tell a client with a `period` the stream's id, at once.
-        on_whole: as of `KeptStreams.share`.
+        attach: as for `KeptStreams.keep`.
+        announce: on a WebSocket, the frames that tell the stream's id at once to a client with a `period`.
+        on_whole: as for `KeptStreams.share`.
     """
 
     period: str | None
@@ -136,7 +136,7 @@ class Ask:
         on_accepted: called once if a processor works on the request and has not answered yet.
         on_opening: called once before `on_accepted`, if the processor opens the model for the request.
         fields: the client's names of the record's fields, for errors by processors; None = the same names.
-        keeping: on a WebSocket, what is said of keeping the answer; None = it is not kept. Over HTTP, headers say it.
+        keeping: on a WebSocket, how to keep the answer; None = it is not kept. Over HTTP, headers say it.
         headers: further headers of a good answer over HTTP, which depend on the request alone.
     """
 

@@ -31,7 +31,7 @@ MAX_MODEL_CHARACTERS = 256
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """What a model's name means.
+    """The meaning of a model's name.
 
     Attributes:
         route: the text completion of the flow that has the model; or that carries out a route.
@@ -66,7 +66,7 @@ class FoundModel:
         return feature in self.features or not (self.features or self.route.plain)
 
     def check(self, *requests: TextCompletionRequest) -> None:
-        """Refuse what a plain peer cannot do. What other processors cannot do is refused later, when they are asked.
+        """Refuse a request that a plain peer cannot serve. For other processors, the requestor refuses it later.
 
         Raises:
             BadRequest: the requests need features, and the model is a plain peer's.
@@ -105,8 +105,8 @@ class Catalogue:
         aliases: further names of models: name to model, to `base:adapter`, or to a route.
         plans: the routes by name.
         explain: returns the states of a route's models.
-        announced: returns the routes of processors' flows, the same object until they change. They come last: a name of
-            the file never means one of them. None = only what the file names can be asked.
+        announced: returns the routes of processors' flows, the same object until they change. They come last: a name in
+            the file never means one of them. None = only models that the file names can be asked.
 
     Attributes:
         routes: as given.
@@ -223,12 +223,14 @@ class Catalogue:
         return found
 
     def find_again(self, meant: str | None, flow: str, name: str | None) -> FoundModel:
-        """What a name meant when its request came, though its alias may be edited or gone since, or not be known yet.
+        """The model that a name meant when its request arrived; since then, its alias may have been edited or removed.
+
+        Or this process may not know the alias yet.
 
         Args:
-            meant: `FoundModel.name` at that time.
+            meant: the `FoundModel.name` of that time.
             flow: its flow.
-            name: what the client asked for. It is looked up anew if the former model is gone.
+            name: the name that the client sent. It is looked up anew if the former model is gone.
 
         Raises:
             NotFound: as `find_model`.
@@ -244,7 +246,7 @@ class Catalogue:
         none.
 
         Args:
-            flow: the flow that the client named; None = that of the model.
+            flow: the flow that the client named; None = the model's flow.
             route: the service of that flow, or of the default flow.
             request: names a model.
         """
@@ -328,7 +330,7 @@ class Catalogue:
         if adapter and (route := route or self._route_of(base, preferred)):
             return self._find(route, base, adapter)
         found = self._find_adapter(model, preferred)
-        # A name of the file never means an announced model, even while processors announce another one, as during an
+        # A name in the file never means an announced model, even while processors announce another one, as during an
         # edit.
         if found is None and self._configured.isdisjoint((model, *self._list_bases(model))):
             for unnamed in self._find_unnamed():
@@ -344,7 +346,7 @@ class Catalogue:
         return self._unnamed
 
     def _find_announced(self) -> dict[str, FoundModel]:
-        """The served models that no file names, under the names that mean nothing else here, such as an adapter."""
+        """The served models that no file names, by each name that is no other model's, for example an adapter's."""
         models = self._configured.union(*map(self._models_of, self._completions))
         names = models.union(self._aliases, self._plans, *map(self._adapters_of, self._completions))
         return {

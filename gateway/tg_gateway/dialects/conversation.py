@@ -67,8 +67,8 @@ class Socket(Protocol):
     ) -> None:
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 
-        An answer with a `Background`, or one that is kept, is made apart from the socket, and goes on when the socket
-        is closed. The client gets the parts of the answer.
+        An answer with a `Background`, or one that is kept, is made independently of the socket, and continues when the
+        socket is closed. The client gets the parts of the answer.
 
         Args:
             name: the request's name, which no running request has.
@@ -105,13 +105,13 @@ class Socket(Protocol):
         restore: Callable[[bytes], Writer[Any]],
         fail: Callable[[TgError], Output],
     ) -> None:
-        """Send the new events of a kept stream as they come. The stream goes on when the socket is closed.
+        """Send the new events of a kept stream as they come. The stream continues when the socket is closed.
 
         Args:
             name: as for `ask`.
             stream: its id.
-            after: as of `KeptStreams.follow`.
-            restore: as of `KeptStreams.follow`.
+            after: as for `KeptStreams.follow`.
+            restore: as for `KeptStreams.follow`.
             fail: as for `ask`.
 
         Raises:

@@ -26,10 +26,10 @@ EVENTS: Final = "text/event-stream"
 class Description:
     """One operation of a dialect.
 
-    The types are those that read the request and make the answer; a tuple stands for any of its types.
+    The types are those that parse the request and encode the answer; a tuple allows any of its types.
 
     Attributes:
-        group: the heading under which the operation stands.
+        group: the heading under which the operation is listed.
         summary: what it does, in a few words.
         failure: the JSON of a refusal.
         body: the JSON of the request; None = it has none.
@@ -38,15 +38,15 @@ class Description:
         media: the answer's content type.
         events: the content type of a streamed answer; "" = it cannot be streamed.
         event: the JSON of each event, or of each line.
-        done: the data of a last event that is no JSON; "" = there is none.
+        done: the data of a final event that is not JSON; "" = there is none.
         further: other content types that an answer may have, each with the JSON of its lines; None = it is no JSON.
         query: a struct with the parameters behind `?`.
         messages: for a WebSocket, the type of the JSON of each message that clients send, by the word before it.
         path: an example of each variable of the path.
         examples: bodies that are answered by 200, by name. Their `model`, if they have one, is the demo's.
-        statuses: the statuses of answers that are no refusals; (501,) for what the protocol has and the gateway has
-            not.
-        raises: the errors of the operation itself; those of the gateway (key, size, time) come on top.
+        statuses: the statuses of answers that are not refusals; (501,) for an operation of the protocol that the
+            gateway lacks.
+        raises: the errors of the operation itself; the gateway's own (key, size, time) are added.
     """
 
     group: str
@@ -92,7 +92,7 @@ class Dialect(ABC):
         return self
 
     def check_head(self, call: Call) -> None:  # noqa: B027 - most protocols need nothing of it
-        """Refuse what the head alone shows to be wrong. `call.body` is still empty.
+        """Refuse a request whose head alone shows that it is wrong. `call.body` is still empty.
 
         Raises:
             TgError: as `parse`.
@@ -128,18 +128,18 @@ class Dialect(ABC):
             error: the reason. The caller sends its `retry_after` as a header.
             status: the HTTP status: 401 without a right key, 404 for an unknown path, 405 and 413 among
                 others.
-            call: what is known of the request. Its body is empty if it was refused unread; for a large body
-                that was parsed, it is what `abridge` returned.
+            call: the facts about the request. Its body is empty if it was refused unread; for a large body that was
+                parsed, it is what `abridge` returned.
         """
 
     def restore(self, form: bytes) -> Writer[Any]:
-        """A writer that writes, for a kept stream, what the writer with this form has written.
+        """A writer that writes a kept stream again, exactly as the writer with this form wrote it.
 
         Args:
             form: the JSON of `Writer.form`.
 
         Raises:
-            BadRequest: the form is none of this dialect.
+            BadRequest: this dialect does not have the form.
         """
         raise BadRequest("no stream of this protocol is kept")
 

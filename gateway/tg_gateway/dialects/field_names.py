@@ -62,7 +62,7 @@ class FieldNames:
         found = _FIELD.match(error.message)
         if found is None or not (found["sampling"] or found["name"] in self.own):
             return error
-        # Later in a sentence a bare name may be a word of it; only `sampling.` shows that a field is meant.
+        # Later in a sentence, a bare name may be an ordinary word; only `sampling.` shows that a field is meant.
         rest = _SAMPLING.sub(lambda other: self._name(other["name"]), error.message[found.end() :])
         name = self._name(found["name"])
         return InvalidParameter(name + rest, name, "invalid_value")

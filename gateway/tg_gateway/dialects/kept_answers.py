@@ -13,12 +13,12 @@ MAX_KEPT_BYTES: Final = 4 * 1024 * 1024
 
 Outcome = Literal["running", "ended", "died", "cancelled", "too-large", "expired"]
 """The state of a kept answer. An answer has no `end` if nobody wrote one: its gateway died, or did not answer a cancel,
-or the end was too large to be kept. "expired": it waited for capacity until its time was over; no model was asked."""
+or the end was too large to keep. "expired": it waited for capacity until its time was over; no model was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """One kept answer, as far as it is complete now.
+    """The complete part of one kept answer.
 
     Attributes:
         head: for an answer in the background, the head of its `Background`; otherwise None.
@@ -52,9 +52,9 @@ class KeptAnswers:
         return ()
 
     async def follow_list(self) -> AsyncGenerator[bytes, None]:
-        """As `list`, then the streams that begin. It ends after some minutes: come again, and get all again.
+        """As `list`, and then the streams that begin later. It ends after some minutes: come again, and get all again.
 
-        An empty one says that there is none at the moment.
+        An empty one means that there are no streams at the moment.
 
         Raises:
             RateLimited: too many clients follow answers.
@@ -63,10 +63,10 @@ class KeptAnswers:
         yield b""
 
     async def read(self, name: str) -> KeptAnswer:
-        """The answer of this name, as it is now.
+        """The current state of the answer with this name.
 
         Raises:
-            NotFound: there is none, it was erased or has expired, or it is another key's.
+            NotFound: there is no such answer, it was erased or has expired, or it is another key's.
             BusError: the bus did not answer.
         """
         raise NotFound("nothing is kept here")
@@ -76,7 +76,7 @@ class KeptAnswers:
 
         The parts joined are the records of the answer, each on a line of its own; a part may begin and end anywhere.
         `BEGUN_LINES` come when a processor works on the answer; they may be missing. An empty part says that more is
-        coming. Where a log cannot be followed, there is only the answer as it is now.
+        coming. If the bus cannot follow logs, there is only the answer's current state.
 
         Args:
             name: the name of the answer.

@@ -100,8 +100,8 @@ class KeptStreams:
             writer: writes the answer to this request.
             door: the name of its door; "" = a socket, whose events have no numbers.
             key: the request's.
-            period: the value of `KEEP_HEADER`; None = there is none.
-            streaming: whether the answer leaves as it comes.
+            period: the value of `KEEP_HEADER`; None = the request has no such header.
+            streaming: whether the answer is sent as it is generated.
             on_whole: called before the end of the answer is sent.
 
         Raises:
@@ -164,7 +164,7 @@ class KeptStreams:
     async def follow(
         self, kept: KeptAnswers, name: str, after: int, restore: Callable[[bytes], Writer[Any]]
     ) -> AsyncGenerator[bytes, None]:
-        """What another writer makes of the records after `after`, each of which is one event.
+        """The events that another writer makes of the records after `after`, one for each record.
 
         Args:
             kept: the kept answers of the reader's key.
@@ -173,7 +173,7 @@ class KeptStreams:
             restore: makes the writer of the stream's form.
 
         Raises:
-            BadRequest: as `read`; or the stream has ended, and has no event behind `after`.
+            BadRequest: as `read`; or the stream has ended, and has no event after `after`.
             TgError: as `read`.
         """
         head = await self.find(kept, name)
@@ -197,7 +197,7 @@ class KeptStreams:
         over = found is not None and found[1] is not None and int(found[1], 16) <= self._clock()
         gone = ExpiredStream("the time for which this stream was kept is over: ask again")
         try:
-            # A name of another shape is nobody's: its log is not looked for.
+            # A name of another form cannot exist, so its log is not searched for.
             answer = await kept.read(name if found else "")
         except NotFound:
             if over:
@@ -239,7 +239,7 @@ async def _lead(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerat
 
 async def _read_ahead(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """The first part, to see whether there is one; then all of them, the first one again."""
-    # Begun, it closes what it reads when it is closed: the answer to a HEAD reads no part.
+    # Once begun, it closes its source when it is closed: the answer to a HEAD reads no part.
     async with aclosing(parts):
         if first := await anext(parts, b""):
             yield first

@@ -10,7 +10,7 @@ class LiveFigures:
     """What the gateways of a bus do now; this one, for a process without a gateway, refuses. `sees`: as `Call.sees`."""
 
     async def show(self, sees: str | None) -> bytes:
-        """The JSON of a `LiveDocument`; it takes half a second if nobody has looked just before.
+        """The JSON of a `LiveDocument`. It takes half a second, unless somebody requested it just before.
 
         Raises:
             NotFound: no gateway runs here.
@@ -20,7 +20,7 @@ class LiveFigures:
     def follow(self, sees: str | None) -> AsyncGenerator[bytes, None]:
         """The document as a server-sent event, then one with its changes every second, until the gateway leaves.
 
-        A reader that is late gets the whole document anew. After some minutes the stream ends, so that a key is
+        A reader that falls behind gets the whole document again. After some minutes the stream ends, so that a key is
         checked again.
 
         Raises:

@@ -39,7 +39,7 @@ def find_page(
     most: int = MAX_PAGE,
     default: int = DEFAULT_PAGE,
 ) -> Page[Item]:
-    """`limit` of these items, the newest first: behind the id `after` or `after_id`, or before the id `before_id`.
+    """`limit` of these items, the newest first: after the id `after` or `after_id`, or before the id `before_id`.
 
     With `order` "asc" they are turned round before. `has_more` is about those further on in the same direction.
 

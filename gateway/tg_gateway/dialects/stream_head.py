@@ -1,4 +1,4 @@
-"""The head of a kept stream's log, and its end: what its readers need beside the records."""
+"""The head of a kept stream's log, and its end: what its readers need in addition to the records."""
 
 from typing import Final, Self
 
@@ -16,10 +16,10 @@ class StreamHead(msgspec.Struct, frozen=True):
     """The head of the log, written first.
 
     Attributes:
-        door: the door by which the stream was asked for.
+        door: the door at which the stream was requested.
         form: the form of its writer.
         digest: the digest of its `IdempotencyKey`; "" = it has no such key.
-        begun: when it was asked for, in Unix seconds.
+        begun: when it was requested, in Unix seconds.
         seconds: how long it is kept after its end; 0 = its name says until when.
     """
 

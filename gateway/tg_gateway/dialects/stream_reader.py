@@ -1,4 +1,4 @@
-"""The log of an answer that is kept -> what one reader gets of it."""
+"""The log of a kept answer -> what one reader gets of it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ class StreamReader:
         writer: made of the stream's head, or for the reader alone.
         name: the stream's name.
         cutter: leaves out the events that the reader has; None = the reader has none, and each record is one event.
-        head: the head of the answer that is meant, if another answer may take its name; None = any.
+        head: the head of the answer, if another answer may take its name; None = any.
         asks: whether the reader asks for the answer itself; its failures have no number, since it may get a status.
-        told_is_over: whether a failure of which the writer has told the reader is an orderly end.
+        told_is_over: whether a failure that the writer has reported to the reader is an orderly end.
         on_begun: called when a processor works on the answer.
         on_whole: called before the end of the answer is sent.
 
@@ -169,7 +169,7 @@ class StreamReader:
 
 
 def find_failure(answer: KeptAnswer, fields: FieldNames | None = None) -> TgError:
-    """Why an answer without its last record has ended; `fields` are those of its writer."""
+    """Why an answer without a last record has ended; `fields` are its writer's."""
     end = read_end(answer)
     if end.cancelled or answer.outcome == "cancelled":
         return Cancelled("the stream was cancelled")

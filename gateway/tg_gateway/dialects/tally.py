@@ -1,4 +1,4 @@
-"""Records of one answer -> what they say of it beside the text: who answers, what is used, and why it ends."""
+"""Records of one answer -> the facts besides the text: which model answers, what is used, and why it ends."""
 
 from tg_schema import FinishReason, TextCompletionResponse, Usage
 from tg_schema.completion import UNCOUNTED, counts_of

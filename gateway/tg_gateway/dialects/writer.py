@@ -161,7 +161,7 @@ class CompletionWriter(WholeWriter[Any]):
 def is_text_alone(record: TextCompletionResponse) -> bool:
     """Whether it has text, and nothing else that any protocol sends, now or at the end of the answer.
 
-    It runs for each chunk. The fields that are set most often beside text are checked first.
+    It runs for each chunk. Check first those fields that are set most often in records with text.
     """
     return bool(
         record.response

@@ -24,7 +24,7 @@ class BodyReader:
     """Reads the bodies of admitted requests: before the checks no body is requested (`Expect`) or inflated.
 
     Args:
-        limit: maximum bytes of a body, as it comes and inflated.
+        limit: maximum bytes of a body, both as received and inflated.
         limits: how long a body may take.
         count: called with the body's size in bytes; an error that it raises refuses the request.
     """
@@ -54,7 +54,7 @@ class BodyReader:
             self._count(announced)
         if request.headers.get("Expect"):
             await _meet_expectation(request)
-        # Nearly all bodies have come with their heads: no timer for them.
+        # Nearly all bodies arrive with their heads, so set no timer for them.
         waits = not request.content.is_eof() or encoding in _WINDOWS
         pieces, size = list[bytes](), 0
         try:
@@ -76,7 +76,7 @@ class BodyReader:
 
 
 async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int], None] | None) -> bytes:
-    """Inflate a gzip or deflate body in steps, between which the event loop has its turn; `count` is told its size.
+    """Inflate a gzip or deflate body in steps, between which the event loop runs; `count` is called with its size.
 
     Raises:
         TooLarge: it inflates to more bytes than the limit; at most one step beyond it is inflated.

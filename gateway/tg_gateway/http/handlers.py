@@ -207,7 +207,7 @@ class HttpHandlers:
 
 
 async def _read_whole(answer: Answer | StreamedAnswer, writer: Writer[Any]) -> Answer:
-    """Collect an answer that comes in parts, since its writer knows the headers only at its end."""
+    """Collect an answer that comes in parts, because its writer knows the headers only at the end."""
     if isinstance(answer, Answer):
         return answer
     async with aclosing(answer.parts) as parts:

@@ -104,7 +104,7 @@ async def answer_health(request: web.Request) -> web.Response:
 
 
 def make_ready(missing: tuple[str, ...]) -> web.Response:
-    """The answer to `/ready`, by what is missing."""
+    """The answer to `/ready`, by what the process lacks."""
     status = 503 if missing else 200
     return web.Response(status=status, body=encode(Ready(not missing, missing)), content_type="application/json")
 

@@ -1,4 +1,4 @@
-"""A request's wish to keep its answer -> whether the answer is made apart from the connection, and who else gets it."""
+"""A request's wish to keep its answer -> does the answer outlive the connection, and which requests share it."""
 
 from dataclasses import replace
 from typing import Final
@@ -30,9 +30,9 @@ def read_keeping(request: web.Request, asked: Ask, owner: str | None, on_whole: 
 
     Args:
         request: the client's.
-        asked: what it asks for; instead of a batch of one request, that request.
+        asked: the request, or the batch of requests; a batch of a single request is given as that request.
         owner: the name of its API key.
-        on_whole: as of `Keeping`.
+        on_whole: as for `Keeping`.
     """
     return Keeping(request.headers.get(KEEP_HEADER), _find_key(request, asked, owner), on_whole=on_whole)
 
@@ -45,7 +45,7 @@ def _find_key(request: web.Request, asked: Ask, owner: str | None) -> Idempotenc
         return None
     if word is not None:
         return IdempotencyKey(IDEMPOTENCY_HEADER, owner, word, digest)
-    # A client that says how long its stream is kept goes on by the stream's id.
+    # A client that sets how long its stream is kept resumes it by the stream's id.
     return None if KEEP_HEADER in request.headers else IdempotencyKey("", owner, digest, digest)
 
 
@@ -55,7 +55,7 @@ def plan_apart(
     """How the answer is made apart from its connection, at any door; None = it is not.
 
     Args:
-        asked: what is asked for.
+        asked: the request.
         keeping: how the answer is kept; None = it is not kept.
         door: the name of the door.
         streams: keeps streams, and the answers of repeated requests.

@@ -12,7 +12,7 @@ from tg_base.telemetry import LOAD_RESPONSE_HEADER, MODEL_LOADS
 
 
 def make_load_headers(requestor: Requestor, form: str | None, route: Route[Any, Any]) -> dict[str, str]:
-    """The header, from what this process knows of a queue's processors; empty if none is wanted, or of an unknown form.
+    """The header, from this process's view of a queue's processors; empty without a request in a known format.
 
     Args:
         requestor: knows the processors.

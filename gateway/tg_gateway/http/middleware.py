@@ -43,16 +43,17 @@ ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 CLOSES: Final = web.RequestKey("closes", bool)
 """Set on a request after which its connection closes, even if the client wants to keep it."""
 PRINCIPAL: Final = web.RequestKey("principal", Principal)
-"""Key under which a handler finds who shows a token in the head, if tokens are required."""
+"""The key under which the middleware stores a function for handlers that finds the owner of the head's token, if tokens
+are required."""
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 """Key under which a handler finds the CORS headers of the answer."""
 OPEN_PATHS: Final = frozenset(
     {"/health", "/ready", "/openapi.json", "/docs", "/docs/", "/docs/page.js", "/docs/page.css"}
 )
-"""Paths that need no token, beside the `keyless` mounts: the probes, and the documentation, which reveals nothing of
+"""Paths that need no token, besides the `keyless` mounts: the probes; and the documentation, which reveals nothing of
 this gateway's models or users, and which a browser loads before anybody can type a key."""
 _MONITORED_PATHS: Final = frozenset({"/health", "/ready", "/metrics"})
-"""Paths that orchestrators, scrapers and pickers poll often, beside the `keyless` mounts."""
+"""Paths that orchestrators, scrapers and pickers poll often, besides the `keyless` mounts."""
 
 _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log, known=(web.HTTPException,))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
@@ -346,7 +347,7 @@ class DefectJudge(AbstractContextManager[object]):
 
     @override
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        # A connection that the client has reset is no defect; if the client is still there, the error is ours.
+        # A connection that the client has reset is not a defect. If the client is still there, the error is ours.
         if isinstance(error, ConnectionError) and (
             self._request.transport is None or self._request.transport.is_closing()
         ):

@@ -1,4 +1,4 @@
-"""Installed packages -> further pages beside `/metrics`, by the entry points of the group `tokengrid.pages`."""
+"""Installed packages -> further pages in addition to `/metrics`, by the entry points of the group `tokengrid.pages`."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final
@@ -21,8 +21,8 @@ class Page(ABC):
     An entry point names the class; each server makes one.
 
     Attributes:
-        path: where it is.
-        summary: what it does, for the OpenAPI document.
+        path: the path of the page.
+        summary: a short description, for the OpenAPI document.
         answer: the type of its JSON.
     """
 
@@ -32,7 +32,7 @@ class Page(ABC):
 
     @abstractmethod
     async def show(self, request: web.Request) -> web.Response:
-        """The page as it is now."""
+        """The current page."""
 
 
 def find_pages() -> tuple[type[Page], ...]:

@@ -1,4 +1,4 @@
-"""Bytes that are no request -> why they are none, and the path whose door words the refusal."""
+"""Bytes that are not a valid request -> the reason, and the path whose door words the refusal."""
 
 import re
 from typing import Final, NamedTuple, Self
@@ -48,7 +48,7 @@ class UnreadableHead(NamedTuple):
 
 def _find_refusal(error: HttpProcessingError, begin: bytes) -> web.HTTPException:
     if isinstance(error, LineTooLong):
-        # aiohttp's error has the first bytes of what was too long.
+        # aiohttp's error contains the first bytes of the part that was too long.
         if error.args[0].removesuffix(b"...") in begin.lstrip().partition(b"\n")[0]:
             text = f"the URL is too long: it may have {MAX_HEAD_LINE_BYTES} bytes; send less in it"
             return web.HTTPRequestURITooLong(text=text)
@@ -59,6 +59,6 @@ def _find_refusal(error: HttpProcessingError, begin: bytes) -> web.HTTPException
         return web.HTTPRequestHeaderFieldsTooLarge(text=text)
     if isinstance(error, BadHttpMethod) and begin.startswith(_TLS):
         return web.HTTPBadRequest(text="this port speaks HTTP without TLS: ask it by http://")
-    # The parser's own sentence quotes what was sent, which may hold a secret.
+    # The parser's own sentence quotes the request, which may hold a secret.
     what = "first line" if isinstance(error, BadHttpMethod) or not _LINE.match(begin) else "head"
     return web.HTTPBadRequest(text=f"this is no HTTP request: its {what} is malformed")

@@ -8,8 +8,8 @@ class AnswerMetrics:
 
     Attributes:
         name: the flow and the service.
-        model: as given; "" = none.
-        first_token, gap, whole, overhead: times of answers that came.
+        model: the given name; "" = none.
+        first_token, gap, whole, overhead: times of answers.
         letters: characters of the text of all answers.
         errors: requests that ended with an error; one that a client or an operator has stopped does not count.
         before: what `counts` was at the beginning.
@@ -26,5 +26,5 @@ class AnswerMetrics:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """`letters`, `errors`, and how many first tokens came within each bound."""
+        """`letters`, `errors`, and how many first tokens were within each bound."""
         return self.letters, self.errors, *self.first_token.counts

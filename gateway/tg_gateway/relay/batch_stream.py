@@ -32,8 +32,8 @@ class BatchStream:
     """Several streams, read like one `ResponseStream`. The streams are added as they are opened.
 
     Args:
-        batch: what they answer.
-        fields: what the client calls the fields that an error may name.
+        batch: the requests that they answer.
+        fields: the client's names of fields that an error may name.
 
     Attributes:
         id: the id of the first request's stream.
@@ -89,7 +89,7 @@ class BatchStream:
             ended.set()
         self._streams[number] = stream, ended
         stream.listen(lambda: self._arrive(number, stream))
-        # Records that came before there was a listener.
+        # Records that arrived before there was a listener.
         self._arrive(number, stream)
         return ended
 
@@ -188,8 +188,8 @@ async def ask_batch(
 ) -> AsyncIterator[BatchStream]:
     """Ask, and read all answers as one inside `async with`; leaving early stops all.
 
-    The first request is admitted like any other. Further requests run beside it as far as the queue has capacity, up to
-    `places`; each of the rest takes the place of one that has ended.
+    The first request is admitted like any other. Further requests run at the same time as far as the queue has
+    capacity, up to `places`; each of the rest takes the place of one that has ended.
 
     Raises:
         TooLarge: the requests of the batch are too large together.
@@ -253,7 +253,7 @@ async def _refill(
     rest: deque[tuple[int, Any]],
     ask: Callable[..., _Asked],
 ) -> None:
-    """Whenever the answer in a place has ended, leave it, and ask what is left there, unless all has failed.
+    """Whenever the answer in a place has ended, leave it and send the next request there, unless all have failed.
 
     What is left was admitted together with its place.
     """

@@ -26,7 +26,7 @@ from tg_schema.live import LIVE_TABLES, LiveDocument, LivePool, LiveQueue, LiveS
 VIEW_SECONDS: Final = 1.0
 """Seconds for which all viewers get the same document."""
 MAX_FOLLOWERS: Final = 64
-"""Event streams at a time for all who see everything."""
+"""Most event streams at a time for viewers who see everything."""
 MAX_FOLLOWERS_OF_KEY: Final = 8
 """Event streams at a time for a key that sees its own streams alone; it takes none of the operators' places."""
 MAX_FOLLOW_SECONDS: Final = 600.0
@@ -37,11 +37,11 @@ class _View(NamedTuple):
     """A document of one moment.
 
     Attributes:
-        document: what it shows.
+        document: the document that it shows.
         number: greater than the number of the view before.
         due: when the next one may be made.
         whole: its JSON.
-        follows: the number of the view before; 0 = there is none.
+        follows: the number of the previous view; 0 = there is none.
         change: the event that leads from there to here.
     """
 
@@ -63,7 +63,7 @@ class Live(LiveFigures):
         keyed: whether this gateway checks keys now.
 
     Attributes:
-        part: what this gateway does.
+        part: describes what this gateway does.
     """
 
     def __init__(self, requestor: Requestor, relay: Relay, catalogue: Catalogue, keyed: Callable[[], bool]) -> None:
@@ -103,7 +103,7 @@ class Live(LiveFigures):
         # Another viewer may have made the document meanwhile.
         if before is not None and now < before.due:
             return before
-        # Forget views that nobody looks at any more: there may be thousands of keys.
+        # Forget views that nobody requests any more: there may be thousands of keys.
         self._views = {key: view for key, view in self._views.items() if now < view.due + VIEW_SECONDS}
         document = self._make(sees, [self.part.show(sees), *parts])
         change = b"" if before is None else server_sent_event(encode(document.since(before.document)))

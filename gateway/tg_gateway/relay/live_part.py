@@ -55,7 +55,7 @@ class LivePart:
         role: the role of the process, if it is no gateway.
 
     Attributes:
-        catalogue: as given; an edit of the file replaces it.
+        catalogue: the current catalogue; an edit of the file replaces it.
         name: the host, the number of the process, and its role.
         began: when it began, on the clock of `time.monotonic`.
     """
@@ -102,7 +102,7 @@ class LivePart:
         for exchange in self._list_exchanges(sees):
             if exchange.entry.stream == stream:
                 exchange.fail(Cancelled("an operator has stopped this stream"))
-                # The exchange leaves only when its client has read what came before.
+                # The exchange leaves only when its client has read everything before it.
                 self._requestor.stop(stream)
                 exchange.stopped = True
                 return True

@@ -21,7 +21,7 @@ class Rates(NamedTuple):
 
     Attributes:
         tokens, errors, waiting: as of a `LiveQueue`.
-        firsts: how many first tokens came within each of `labels.SECONDS`, and later.
+        firsts: how many first tokens were within each of `labels.SECONDS`, and how many later.
     """
 
     tokens: float = 0.0
@@ -40,7 +40,7 @@ class LiveRates:
     """Remembers the counts of some moments.
 
     Args:
-        places: what is counted now, as `Relay.places`.
+        places: the current counts, as in `Relay.places`.
 
     Attributes:
         began: when it was made, on the clock of `time.monotonic`.
@@ -80,7 +80,7 @@ class LiveRates:
 
 
 def find_quantile(counts: Sequence[int], share: float) -> float | None:
-    """Seconds that this share of the observations took at most, estimated within their bounds; None = there are none.
+    """Seconds that this share of the observations did not exceed, estimated within their bounds; None = there are none.
 
     Args:
         counts: how many are within each of `labels.SECONDS`, and above all of them.

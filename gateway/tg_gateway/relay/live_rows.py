@@ -28,6 +28,6 @@ def cut_name(name: str) -> str:
 
 
 def name_row(name: str) -> str:
-    """As `cut_name`, for the name of a row: the end of a cut name tells it from others."""
+    """As `cut_name`, for the name of a row: the end of a truncated name distinguishes it from others."""
     cut = cut_name(name)
     return cut if cut == name else f"{cut[: MAX_NAME_CHARACTERS - 9]}\u2026{crc32(name.encode(errors='replace')):08x}"

@@ -1,4 +1,4 @@
-"""Gateway -> other gateways on its bus: what they do while somebody looks here, and streams of theirs that are stopped.
+"""Gateway -> other gateways on its bus: what they do while somebody watches here, and streams of theirs to stop.
 
 A gateway sends nothing until it is asked, and is asked once a second for as long as somebody looks.
 """
@@ -34,10 +34,10 @@ class _Message(msgspec.Struct, frozen=True, tag="live"):
     """A question to gateways (what do you do, or stop this stream if it is yours), or the answer to one.
 
     Attributes:
-        sees: as of `Call.sees`.
+        sees: as for `Call.sees`.
         stream: the stream to stop, or that was stopped; "" = the question is what the gateways do.
         answer: whether this is an answer.
-        part: a `Part`, compressed: a broker drops other messages to an inbox beside large ones.
+        part: a `Part`, compressed, because a broker drops other messages to an inbox next to large ones.
         keyed: whether the sender checks keys. Only then does `sees` = None mean an operator.
     """
 
@@ -53,24 +53,24 @@ class OtherGateways:
 
     Args:
         requestor: hears them.
-        own: what this gateway does.
-        keyed: whether this gateway checks keys now. If so, it tells nothing to gateways that check none.
+        own: describes what this gateway does.
+        keyed: whether this gateway checks keys now. If so, it tells nothing to gateways that check no keys.
     """
 
     def __init__(self, requestor: Requestor, own: LivePart, keyed: Callable[[], bool]) -> None:
         self._requestor, self._own, self._keyed = requestor, own, keyed
-        # Since when somebody looks at each view, and when the others are due to be asked for it again.
+        # Since when somebody has watched each view, and when the other gateways are due to be asked for it again.
         self._looks: dict[str | None, tuple[float, float]] = {}
-        # When each part came, and how much later its gateway began than this one.
+        # When each part arrived, and how much later its gateway began than this one.
         self._parts: dict[tuple[str | None, str], tuple[float, float, Part]] = {}
         self._shown: dict[str | None, tuple[float, _Message]] = {}
         self._stopping: dict[tuple[str, str | None], asyncio.Event] = {}
         requestor.hear_peers(self._take)
 
     async def look(self, sees: str | None) -> list[Part]:
-        """What the other gateways have said lately, on this gateway's clock; asks them anew.
+        """The latest answers of the other gateways, on this gateway's clock; asks them again.
 
-        It waits for their answers only if nobody has looked in the last seconds.
+        It waits for their answers only if nobody has watched in the last seconds.
         """
         now = time.monotonic()
         self._looks = {key: look for key, look in self._looks.items() if now < look[1] + PART_SECONDS}

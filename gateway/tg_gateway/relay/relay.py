@@ -1,4 +1,4 @@
-"""Door -> requestor -> door: asks, relays what comes, measures it, and ends it when the gateway leaves."""
+"""Door -> requestor -> door: sends requests, relays and measures the answers, and ends them when the gateway leaves."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ class Exchange:
 
     Args:
         relay: counts it, from its creation to its end.
-        ask: returns what is entered to ask.
+        ask: returns the context manager that sends the request.
         spending: its key's admitted reservation.
         metrics: the metrics of its answer.
         entry: its line in the log.
@@ -52,11 +52,11 @@ class Exchange:
 
     Attributes:
         responses: the answer's records, once it is entered.
-        usage: what the request has used so far; None = nobody counts.
+        usage: what the request has used so far; None = not counted.
         metrics: as given.
         entry: as given.
-        letters: characters of the text that has come.
-        stopped: whether an operator has ended it. It stays until its client has read what came before.
+        letters: characters of the text so far.
+        stopped: whether an operator has ended it. It stays until its client has read everything before it.
     """
 
     # Not a generator, which would take 0.7 KiB for each stream.
@@ -132,7 +132,7 @@ class Exchange:
         return error if self._fields is None else self._fields.translate(error)
 
     def relay(self, writer: Writer[Any], sink: Sink, before_end: BeforeEnd = None) -> Coroutine[Any, Any, None]:
-        """Write every record as it comes, until the last, and what follows it.
+        """Write every record as it arrives, until the last, and what follows it.
 
         Args:
             writer: writes the answer.
@@ -140,7 +140,7 @@ class Exchange:
             before_end: may store the answer.
 
         Raises:
-            TgError: the stream failed; what came before has been sent.
+            TgError: the stream failed; everything before was sent.
         """
         return _Pump(self, writer, sink, before_end).run()
 
@@ -206,7 +206,7 @@ class _Pump:
 
     async def run(self) -> None:
         try:
-            # Sends what has come before; everything later is sent by the listener, in the task that reads the bus.
+            # Sends the records so far; the listener sends everything later, in the task that reads the bus.
             self._turn()
             self._responses.listen(self._turn)
             await self._needed
@@ -243,15 +243,14 @@ class _Pump:
 
     def _turn(self) -> None:
         """Records have come. Called in the task that reads the bus: it must not block or raise."""
-        # Our task has been woken and goes on by itself; to send here too could overtake it.
+        # Our task has been woken and continues by itself; sending here too could overtake it.
         if self._needed.done():
             self._sink.hold(self._responses.waiting)
             return
         try:
             while (record := self._responses.poll()) is not None:
                 data, last = self._writer.write(record), record.last
-                # Count before the end is written: an answer that a writer refuses as a whole was generated all the
-                # same.
+                # Count before the end is written: even an answer that a writer refuses as a whole was generated.
                 self._entry.records += 1
                 if last:
                     self._metrics.whole.observe(time.monotonic() - self._entry.started)
@@ -299,11 +298,11 @@ class Relay:
         timeout: seconds to the first record of an answer, and of silence between two.
         limits: what each key may use.
         callers: see `Authenticator`.
-        payers: who is charged for each key's requests.
+        payers: finds who is charged for each key's requests.
 
     Attributes:
         admission: knows which services have a processor.
-        places: the metrics of each service, model and flow that was asked for lately, by these names.
+        places: the metrics of each service, model and flow that was requested lately, by these names.
         running: requests that were asked, or are just being asked, the oldest first.
         reading: requests that are read just now, and may be asked next.
         draining: whether it refuses new requests.
@@ -346,11 +345,11 @@ class Relay:
             asked: the request, its service and its limits.
             entry: the line in the log.
             permit: asked before a processor may begin; not for several requests at once.
-            kept: as of `Requestor.stream`; not for several requests at once.
+            kept: as for `Requestor.stream`; not for several requests at once.
 
         Raises:
-            TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
-                limit of the key that asks (`entry.key`).
+            TgError: as `Requestor.stream`; Unavailable if the gateway is about to leave; RateLimited over a limit of
+                the request's key (`entry.key`).
         """
         route, request = asked.route, asked.request
         name = route.spec.name

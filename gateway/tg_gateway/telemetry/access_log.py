@@ -19,14 +19,14 @@ class AccessLogEntry:
     Attributes:
         door: "http", "sse" or "socket".
         request: the id in the `X-Request-Id` header; on a socket, the handshake's id and a number.
-        traceparent: the client's, as it came.
+        traceparent: the client's header, unchanged.
         key: the name of the API key that asked.
         model: the model that answered, by its name in the configuration; None = not known.
         stream: the stream's id, which every later hop logs as well.
         records: how many were relayed.
         first: seconds to the first of them.
-        status: HTTP's, or what it would have been.
-        outcome: "ok", or the type of the error that ended it; until `end` is called, that of a client that left.
+        status: the HTTP status, or what it would have been.
+        outcome: "ok", or the type of the error that ended it; until `end` is called, the type for a client that left.
         span: its span, in its trace; None = it has none.
         name: the name of its span, once that is recorded: the method, and the path of its mount; "" = its door.
         routine: whether such requests come often; if one succeeds, its line has the level "debug".
@@ -97,6 +97,6 @@ class AccessLogEntry:
             span_names.TIME_TO_FIRST_CHUNK: self.first,
             span_names.ERROR_TYPE: None if self.outcome == "ok" else self.outcome,
         }
-        # A refusal is the client's error, and no failure of ours.
+        # A refusal is the client's error, not a failure of ours.
         error = self.outcome if self.status >= Internal.status or self.status == Cancelled.status else ""
         end_span(span, self.name or self.door, "internal" if self.door == "background" else "server", about, error)

@@ -1,4 +1,4 @@
-"""Metrics of the doors, beside those of `tg_base.telemetry.metrics`, and the page that shows all of them."""
+"""Metrics of the doors, in addition to those of `tg_base.telemetry.metrics`, and the page that shows all of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -31,7 +31,7 @@ class FreshAnswer(Generic[T]):
         self._answer: T
 
     async def get(self) -> T:
-        """The answer. Callers that come while it is asked for get the same one."""
+        """The answer. Callers that come while it is requested share the same result."""
         time = asyncio.get_running_loop().time
         async with self._asking:
             if time() - self._asked_at > self._seconds:

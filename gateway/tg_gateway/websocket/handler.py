@@ -151,7 +151,7 @@ class WebSocketHandler:
             if not _take(message, conversation, writer):
                 return
             taking += time() - began
-            # If the next message has come too, `receive` does not suspend, and no other task would run.
+            # If the next message has arrived too, `receive` does not suspend, and no other task would run.
             if taking > TAKING_SECONDS:
                 taking = 0.0
                 await asyncio.sleep(0)
@@ -179,7 +179,7 @@ def _take(message: WSMessageNoDecodeText, conversation: Conversation, writer: So
 
 
 async def _receive(socket: _Socket, seconds: float | None) -> WSMessageNoDecodeText | None:
-    """The next message, which may be a ping or pong; None = none came in time, or the time was over before."""
+    """The next message, which may be a ping or pong; None = none arrived in time, or the time had already passed."""
     if seconds is not None and seconds <= 0:
         return None
     try:

@@ -188,7 +188,7 @@ class Session(Socket):
         for running in self._running.values():
             # Send the error before the task ends, which would only report a cancellation.
             running.stream.fail(error)
-            # A cancelled background answer may only be beginning; its task must go on until `cancel` is known.
+            # A cancelled background answer may only be starting; its task must continue until `cancel` is known.
             if not running.cancelling:
                 running.task.cancel()
         # Send now: the socket may be closed before this turn of the event loop is over.
@@ -337,7 +337,8 @@ class Session(Socket):
         background = plan_apart(asked, keeping, self._door, backend.streams, stores=stores)
         if background is None:
             return False
-        # A stream with an id is read at any door; what a dialect or a client has named is the sockets' own.
+        # A stream with an id of ours can be read at any door; a name that a dialect or a client gave is known only to
+        # its socket.
         named = background is asked.background or background.joins is not None
         jobs = backend.jobs if named else backend.kept
         running.apart = named and not background.optional

@@ -127,7 +127,7 @@ class SocketStream(Sink):
 
     @override
     def hold(self, size: int) -> None:
-        # A stream that has ended may release what it holds, but never hold more.
+        # A stream that has ended may release what it holds, but must not hold more.
         if not self._ended or not size:
             self._writer.budget.hold(self, size)
 

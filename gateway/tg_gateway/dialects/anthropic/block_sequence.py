@@ -61,7 +61,7 @@ class BlockSequence:
         """Add a piece of a call.
 
         Raises:
-            ProtocolError: the call goes on after its arguments were complete.
+            ProtocolError: the call continues after its arguments were complete.
         """
         begun = self._calls.get(delta.index)
         call = begun or OpenToolUse(delta.id or f"toolu_{new_id()}", delta.name or "")

@@ -73,7 +73,7 @@ def read_content(content: Content, place: str, *, in_result: bool = False) -> li
 
     Args:
         content: text or blocks.
-        place: where it stands, for errors.
+        place: the position of the block, for errors.
         in_result: whether it is the content of a tool's result, which has no results in it.
 
     Raises:
@@ -133,7 +133,7 @@ def _convert_image(raw: bytes) -> Part:
 
 
 def _input_text(raw: bytes, call: _ToolUse) -> str:
-    """A call's input as it was written: a changed one is no longer in the provider's cache."""
+    """A call's input, byte for byte as the client wrote it: a changed one would not be in the provider's cache."""
     return bytes(decode(_RawInput, raw).input).decode() if call.input is not None else "{}"
 
 

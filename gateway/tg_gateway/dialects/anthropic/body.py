@@ -1,6 +1,7 @@
 """The JSON of a request for a message, as far as our records know it.
 
-Content blocks and tools stay undecoded here: their `type` decides what they are, and there are more types than ours.
+Content blocks and tools stay undecoded here: their `type` decides how to decode them, and there are more types than we
+know.
 """
 
 from typing import Annotated, Any, Literal

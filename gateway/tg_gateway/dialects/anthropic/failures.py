@@ -9,7 +9,7 @@ from tg_schema import TgError, encode
 from tg_schema.errors import ContextLengthExceeded, Unavailable
 
 OVERLOADED_STATUS: Final = 529
-"""Anthropic's status if nobody can answer now."""
+"""Anthropic's status if no processor can answer now."""
 
 _TOO_LONG: Final = "prompt is too long: "
 """The beginning of Anthropic's sentence, by which its clients recognise that they must shorten the conversation."""

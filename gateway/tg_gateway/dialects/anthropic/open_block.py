@@ -51,12 +51,12 @@ class OpenBlock:
         return True
 
     def note(self, text: str) -> None:
-        """A piece has come from the model."""
+        """A piece has arrived from the model."""
 
     def start(self, index: int) -> bytes:
         """Its first event, and the pieces that have waited."""
         self.index = index
-        # In pieces, since the waiting text may exceed what a client reads as one line.
+        # Send it in pieces, because the waiting text may be longer than a line that the client reads.
         held = cut_text("".join(self.held), MAX_EVENT_BYTES)
         self.held.clear()
         return b"".join((encode_event(BlockStart(index, self.empty)), *map(self.write, held)))

@@ -86,7 +86,7 @@ def _read_user(blocks: Iterable[Block], place: str) -> Iterator[Message]:
 
 
 def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
-    # Before the calls are read: a signature may stand behind its call.
+    # Before the calls are read: a signature may come after its call.
     signatures = unwrap_call_signatures(blocks)
     parts: list[Part] = []
     calls: list[ToolCall] = []
@@ -151,7 +151,7 @@ def read_tools(given: Iterable[msgspec.Raw], *, passes_foreign: bool | None) -> 
 
     Args:
         given: their JSON.
-        passes_foreign: whether the model's provider takes foreign ones; None = nobody knows yet.
+        passes_foreign: whether the model's provider accepts foreign ones; None = not known yet.
 
     Raises:
         BadRequest: a tool lacks a field or has a wrong one, or the model's provider cannot have it.
@@ -305,7 +305,7 @@ def _read_foreign(
 
 
 def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
-    """Refuse by its name what the model cannot do; the requestor refuses the rest by the features that it lacks."""
+    """Refuse, by name, fields that the model cannot honour; the requestor refuses other missing features."""
     if found.features and FOREIGN_FIELDS not in found.features:
         for part in _list_parts(request.messages):
             if isinstance(part, ForeignPart):

@@ -36,7 +36,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def describe_usage(total: Tokens) -> Usage:
-    """All tokens so far. Ours of the prompt include those of the cache."""
+    """All tokens so far. Our count for the prompt includes that of the cache."""
     # Counts of providers need not agree with each other, and no count is negative.
     fresh = max(0, (total.in_token or 0) - (total.cached_token or 0) - (total.cache_write_token or 0))
     details = None if total.reasoning_token is None else OutputDetails(total.reasoning_token)

@@ -56,7 +56,7 @@ class AssistantCall(msgspec.Struct, frozen=True):
 
 
 class ReasoningDetail(msgspec.Struct, frozen=True):
-    """A piece of the assistant's thinking with its proof, in the form in which OpenRouter tells it."""
+    """A piece of the assistant's thinking with its proof, in OpenRouter's format."""
 
     index: int = 0
     type: str = "reasoning.text"
@@ -132,14 +132,14 @@ class ChatBody(SamplingBody, frozen=True, kw_only=True):
     prompt_cache_retention: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
 
-    # Refused: what they ask for would be missing in the answer.
+    # These fields are refused: what they ask for would be missing in the answer.
     audio: Any = None
     functions: Any = None
     function_call: Any = None
     moderation: Any = None
     web_search_options: Any = None
 
-    # Without effect: the answer is the same.
+    # These fields are ignored: the answer is the same without them.
     metadata: Any = None
     service_tier: Any = None
     store: Any = None

@@ -47,7 +47,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def describe_error(error: TgError) -> ErrorObject:
-    """An error as OpenAI tells it."""
+    """An error in OpenAI's format."""
     if isinstance(error, InvalidParameter):
         return ErrorObject(error.message, INVALID_REQUEST, error.param, error.code)
     param = "model" if isinstance(error, NotFound) else None

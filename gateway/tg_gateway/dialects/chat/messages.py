@@ -83,7 +83,7 @@ def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
 
 
 def _read_reasoning(message: ChatMessage) -> tuple[ReasoningPart, ...]:
-    """Thinking with its proofs where they have come back; otherwise its text."""
+    """Thinking with its proofs if the client sent them back; otherwise its text."""
     if message.reasoning_details:
         known = (each for each in message.reasoning_details if each.text or each.signature)
         return tuple(ReasoningPart(detail.text or "", detail.signature) for detail in known)
@@ -107,7 +107,7 @@ def _read_part(place: str, part: ContentPart) -> TextPart | ImagePart:
 
 
 def read_image(place: str, url: str) -> ImagePart:
-    """The image behind a URL, or in it.
+    """The image at a URL, or in a data URL.
 
     Raises:
         InvalidParameter: it is neither.
@@ -168,7 +168,7 @@ def read_tool_choice(choice: str | ToolChoice | None, tools: Sequence[Tool]) -> 
     """The record's `tool_choice` and `allowed_tools`.
 
     Raises:
-        InvalidParameter: the choice is none, or names a tool that is not there.
+        InvalidParameter: the choice is malformed, or names a tool that was not offered.
     """
     if choice is None or isinstance(choice, str):
         if choice is not None and choice not in WORDS:

@@ -17,16 +17,16 @@ from tg_schema.text_completion import Effort, Foreign, Reasoning
 PLACEHOLDERS: Final = frozenset({"tgi", "dummy"})
 """What TGI's clients (`text-generation`, `huggingface_hub`) send as the model of a chat, since their server has one.
 
-Each stands for the default flow's model, unless a model has that name.
+Each of these names stands for the default flow's model, unless a model has that name.
 """
 
 
 def find_asked_model(call: Call, model: str | None, *, required: bool = True) -> FoundModel:
-    """What a body's `model` means; from here on the log names its flow.
+    """The model that a body's `model` means; from here on the log names its flow.
 
     Args:
         call: the request.
-        model: what the body says.
+        model: the body's `model`.
         required: whether it must name one; otherwise it is the default flow's.
 
     Raises:
@@ -59,8 +59,8 @@ def list_ignored(data: bytes, body: ChatBody, found: FoundModel) -> Iterator[str
 
     Args:
         data: the JSON of `body`.
-        body: what it says.
-        found: what its `model` means.
+        body: the body.
+        found: the model that its `model` means.
     """
     yield from list_unknown(data, ChatBody)
     names = _WITHOUT_EFFECT if "openai_fields" in found.features else (*_WITHOUT_EFFECT, *PASSED_ON)
@@ -90,8 +90,8 @@ def read_request(body: ChatBody, found: FoundModel) -> TextCompletionRequest:
     """The request record of a body.
 
     Args:
-        body: what the client sent.
-        found: what its `model` means.
+        body: the client's body.
+        found: the model that its `model` means.
 
     Raises:
         BadRequest: a parameter is senseless, or asks for what cannot be answered; mostly InvalidParameter.

@@ -46,7 +46,7 @@ class StructuredOutputs(msgspec.Struct, frozen=True):
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
-    """What a stream tells besides the answer."""
+    """The parts of a stream besides the answer that the client asked for."""
 
     include_usage: bool | None = None
 

@@ -1,4 +1,4 @@
-"""The objects of an answer in OpenAI's shape; a field with a default is left out where it has that value."""
+"""The objects of an answer in OpenAI's shape; a field that has its default value is left out."""
 
 from typing import Literal
 
@@ -10,14 +10,14 @@ from tg_schema import Usage
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Parts of the prompt's tokens; what is unknown is left out."""
+    """Parts of the prompt's tokens; unknown ones are left out."""
 
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
 class CompletionTokensDetails(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Parts of the answer's tokens; what is unknown is left out."""
+    """Parts of the answer's tokens; unknown ones are left out."""
 
     reasoning_tokens: int | None = None
 
@@ -59,7 +59,7 @@ class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A piece of a call; `index` says of which."""
+    """A piece of a call; `index` says which call."""
 
     index: int
     id: str | None = None

@@ -16,11 +16,11 @@ def read_inputs(field: str, given: TextInputs | None, most: int) -> tuple[TextIn
 
     Args:
         field: its name, for errors.
-        given: what it says.
+        given: the value of the field.
         most: how many there may be.
 
     Raises:
-        InvalidParameter: there is none, one is empty, there are too many, or ids stand beside texts or lists.
+        InvalidParameter: there is no text, one is empty, there are too many, or ids are mixed with texts or lists.
     """
     if given is None:
         raise InvalidParameter(f"{field} is missing", field, "missing_required_parameter")

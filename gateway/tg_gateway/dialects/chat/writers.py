@@ -27,7 +27,7 @@ class ChunkWriter(Writer[TextCompletionResponse]):
 
     Args:
         before: how every chunk begins, until the model's name.
-        model: the name that chunks say until a record tells who answers.
+        model: the model's name in chunks until a record names the model that answers.
         after: what follows the name, until the choices.
         include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
         style: whose clients they are for.
@@ -93,8 +93,8 @@ class ChatStreamWriter(ChunkWriter):
     """The chunks of a chat.
 
     Args:
-        model: the name that chunks say until a record tells who answers.
-        n: answers that were asked for.
+        model: the model's name in chunks until a record names the model that answers.
+        n: the requested number of answers.
         include_usage: as `ChunkWriter`.
         style: whose clients they are for.
         name: the id that every chunk says; None = a new one.
@@ -154,7 +154,7 @@ class ChatStreamWriter(ChunkWriter):
 
 
 def restore_chat(form: bytes, style: AnswerStyle) -> ChatStreamWriter:
-    """The writer of a form. Raises BadRequest if it is none."""
+    """The writer of a form. Raises BadRequest if it is not one."""
     of = decode(ChatForm, form)
     return ChatStreamWriter(
         of.model, of.n, include_usage=of.include_usage, style=style, name=of.name, created=of.created
@@ -166,8 +166,8 @@ def encode_chat(records: Sequence[TextCompletionResponse], model: str, n: int = 
 
     Args:
         records: all of it.
-        model: the name that it says unless a record tells who answered.
-        n: answers that were asked for.
+        model: the model's name unless a record names the model that answered.
+        n: the requested number of answers.
         name: the id that it says; None = a new one.
     """
     if any(record.index >= n for record in records):

@@ -13,7 +13,8 @@ class VectorsBody(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of all three; null means absent.
 
     Attributes:
-        truncate_prompt_tokens: vLLM's; -1 cuts what is longer than the model's context, which is refused otherwise.
+        truncate_prompt_tokens: vLLM's; -1 truncates a text to the model's context. Without it, a longer text is
+            refused.
     """
 
     model: str | None = None

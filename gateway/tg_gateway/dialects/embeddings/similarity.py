@@ -63,5 +63,5 @@ class PairScores:
         if len(one) != len(other):
             raise ProtocolError("the model's vectors differ in length; ask another model")
         length = math.hypot(*one) * math.hypot(*other)
-        # By rounding, a vector may be a little more like itself than 1.
+        # Because of rounding, a vector's similarity to itself may be slightly above 1.
         self.scores[place] = max(-1.0, min(1.0, sum(map(mul, one, other)) / length)) if length else 0.0

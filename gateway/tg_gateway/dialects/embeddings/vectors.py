@@ -30,8 +30,8 @@ def make_vector_requests(
     """The requests for the vectors of all lists, numbered through.
 
     Args:
-        body: what the client sent.
-        found: what its `model` means.
+        body: the client's body.
+        found: the model that its `model` means.
         lists: inputs, and what their vectors are for.
         fields: further fields of the records.
 
@@ -92,7 +92,7 @@ class VectorWriter(BodyWriter[TextCompletionResponse]):
 
     Attributes:
         count: the number of their inputs.
-        usage: what the provider has counted; None = nothing.
+        usage: the provider's counts; None = none.
     """
 
     def __init__(self, requests: Sequence[TextCompletionRequest]) -> None:

@@ -85,7 +85,7 @@ class RerankWriter(ScoreWriter):
         requests: those that the records answer.
         model: the name that the answer says.
         documents: their texts.
-        most: how many to tell.
+        most: how many to report.
         with_text: whether the answer has the texts.
     """
 

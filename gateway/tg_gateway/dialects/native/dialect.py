@@ -1,4 +1,4 @@
-"""Our own protocol over HTTP: which service a path means, and how it is asked, answered and refused."""
+"""Our own protocol over HTTP: which service a path means, and how requests, answers and errors are encoded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -343,7 +343,7 @@ class Native(Dialect):
 
 
 def _find_service(form: bytes) -> NativeService:
-    """The service of a stream that is kept. Raises BadRequest if it was asked for by another protocol."""
+    """The service of a stream that is kept. Raises BadRequest if another protocol requested it."""
     try:
         return SERVICES[decode(str, form)]
     except (BadRequest, KeyError):

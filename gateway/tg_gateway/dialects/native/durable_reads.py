@@ -33,7 +33,7 @@ class Control(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class _Step(NamedTuple):
-    """The values that came together.
+    """The values that arrived together.
 
     Attributes:
         last: the number of the last value; -1 = there is none.

@@ -24,7 +24,7 @@ from tg_schema.errors import BadRequest
 Id = str | int
 """Chosen by the client, and returned unchanged."""
 ENVELOPE_BYTES: Final = 64 * 1024
-"""The most bytes of a message beside its request."""
+"""Most bytes of a message in addition to its request."""
 _SEARCHED_BYTES: Final = 4096
 _ID: Final = rb'"id"\s*:\s*("(?:[^"\\]|\\.)*+"|-?\d+)\s*'
 _FIRST_ID: Final = re.compile(rb"\s*\{\s*" + _ID + rb"[,}]")
@@ -92,7 +92,7 @@ def opening(request: Id) -> bytes:
 
 
 def kept(opened: bytes, stream: str) -> bytes:
-    """The message that tells under which id a response is kept."""
+    """The message that reports the id under which a response is kept."""
     return b'%b"stream":%b,"complete":false}' % (opened, encode(stream))
 
 
@@ -107,7 +107,7 @@ def failure(opened: bytes, error: TgError, kind: str) -> bytes:
 
 
 def aside(running: Id, error: TgError, kind: str) -> bytes:
-    """The refusal of a message whose id belongs to a request that goes on.
+    """The refusal of a message whose id belongs to a request that still runs.
 
     It has no id: a client would end the request with that id. The message names it instead.
     """

@@ -30,7 +30,7 @@ class NativeFailure(msgspec.Struct, frozen=True):
 
 
 def encode_refusal(error: TgError) -> bytes:
-    """`{"error":{"type","message"}}`, with `retry_after` in seconds where it is known."""
+    """`{"error":{"type","message"}}`, with `retry_after` in seconds if it is known."""
     return encode(NativeRefusal(_make_failed(error)))
 
 

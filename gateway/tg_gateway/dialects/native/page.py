@@ -13,7 +13,7 @@ from tg_gateway.dialects import Answer, Call
 from tg_schema.errors import NotFound
 
 PAGE: Final = "page"
-"""The operation of the page, and that of its files."""
+"""The operations of the page and of its files."""
 INDEX: Final = "index.html"
 _PAGES: Final = "tokengrid.pages"
 """The group of the pages of other packages, to which it links (`tg_gateway.http`)."""
@@ -32,7 +32,7 @@ _HEADERS: Final = {
 
 @cache
 def _read_files() -> dict[str, tuple[bytes, bytes]]:
-    """Each file by its name, as it is and compressed. The page is small: all of it stays in memory."""
+    """Each file by its name, uncompressed and compressed. The page is small: all of it stays in memory."""
     found = {path.name: path.read_bytes() for path in files(__package__).joinpath("page_files").iterdir()}
     found[INDEX] = found[INDEX].replace(_LINKS_PLACE, "".join(_write_links()).encode())
     return {name: (body, gzip.compress(body)) for name, body in found.items() if PurePath(name).suffix in _KINDS}

@@ -163,7 +163,7 @@ def check_names(service: str, request: type[msgspec.Struct], sent: Mapping[str, 
         sent: the fields of a body.
 
     Raises:
-        BadRequest: a field of another API, or a mistyped one; the message says where it belongs.
+        BadRequest: a field of another API, or a mistyped one; the message says how to spell it here.
     """
     if sent.keys() - _list_known(request):
         unknown = _list_unknown(request, sent)

@@ -79,7 +79,7 @@ class NativeService:
 
     Attributes:
         spec: the service.
-        parse: the request that a body asks for; raises BadRequest, whose message names what is wrong.
+        parse: parses a body into the request; raises BadRequest, whose message says what is wrong.
         event: the JSON of one record of a stream, or of the whole answer as a single record.
         failure: the JSON of a stream's last event, when it failed after its first byte.
         parts: the JSON of a whole answer that has several records; None = only the last record is the answer: an
@@ -120,7 +120,7 @@ _encode_prompt = event_encoder(PromptResponse, {"end_of_stream": False})
 _encode_agent = event_encoder(
     AgentResponse,
     {"chunk_type": "answer", "content": "", "end_of_message": False, "end_of_dialog": False},
-    also={"chunk_type": "message_type"},  # TrustGraph's name for the same
+    also={"chunk_type": "message_type"},  # TrustGraph's name for the same field
 )
 
 

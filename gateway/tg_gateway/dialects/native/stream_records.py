@@ -1,6 +1,6 @@
 """The log of a stream that is kept -> its records, with the time of each part: what replays it.
 
-From the records, a door's events can be made anew, and a model's answer as well.
+From the records, a door's events and a model's answer can be made again.
 """
 
 import msgspec

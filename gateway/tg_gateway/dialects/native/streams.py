@@ -1,6 +1,6 @@
 """GET /v1/streams/{id} -> the events of a stream that is kept, of any door; POST to its cancel -> it is stopped.
 
-GET /v1/streams -> those of a key, once or also as they begin.
+GET /v1/streams -> the streams of a key, once or also as further ones begin.
 """
 
 import re
@@ -32,7 +32,7 @@ class ListQuery(msgspec.Struct, frozen=True):
     """The parameter of a list.
 
     Attributes:
-        key: the key whose streams are meant; without an admin's rights only one's own.
+        key: the name of the key whose streams are listed; without an admin's rights, only the client's own.
     """
 
     key: str | None = None
@@ -46,7 +46,7 @@ class StreamQuery(msgspec.Struct, frozen=True):
         live: how a client of the Durable Streams protocol waits.
         cursor: what such a client got as `Stream-Cursor`.
         form: whether to send the events of its door, or its records; records are always sent from the first one on.
-        key: as of `ListQuery`.
+        key: as for `ListQuery`.
     """
 
     offset: int | Literal["now"] = -1
@@ -101,7 +101,7 @@ async def read_stream(call: Call) -> Answer | StreamedAnswer:
         return await read_records(call)
     if form != "events":
         raise BadRequest("form must be events or records")
-    # An `EventSource` that has lost its connection sends this header; its URL stays as it was.
+    # An `EventSource` that has lost its connection sends this header, because it cannot change its URL.
     last, live = call.headers.get(_LAST_EVENT), query.get("live")
     if last is None and (live is not None or not _EVENTS.search(call.headers.get("Accept", "*/*"))):
         if live not in {None, "sse", "long-poll"} or (live is not None and "offset" not in query):

@@ -1,4 +1,4 @@
-"""GET /api/v1/usage -> service `usage`: sums of what was used; a key without an admin's rights sees its own."""
+"""GET /api/v1/usage -> service `usage`: sums of usage; a key without an admin's rights sees only its own."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from tg_schema.usage_report import UsageRequest, UsageResponse
 
 
 class UsageQuery(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What may stand behind `?`.
+    """The parameters after `?`.
 
     Attributes:
         by: fields of `UsageRequest.by`, with commas between them.
@@ -26,7 +26,7 @@ class UsageQuery(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def ask_usage(call: Call) -> Ask:
-    """The question that the query means.
+    """The question that the query asks.
 
     Raises:
         BadRequest: it has an unknown parameter.

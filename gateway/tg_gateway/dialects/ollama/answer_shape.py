@@ -73,7 +73,7 @@ class AnswerShape(ABC):
 
     Args:
         model: its name, as the client said it.
-        now: when the request came.
+        now: when the request arrived.
         own: the same model's own name; an answer by another model, such as an adapter, gets the name of the latter.
     """
 

@@ -102,7 +102,7 @@ class _Ending(Tally):
 
 
 def _name_ending(reason: FinishReason | None) -> str:
-    """Ollama's `done_reason`: it knows "stop" and "length" of ours."""
+    """Ollama's `done_reason`: of our reasons it has only "stop" and "length"."""
     match reason:
         case "stop" | "tool_calls" | None:
             return "stop"
@@ -120,7 +120,7 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
 
     Args:
         shape: which of Ollama's shapes the lines have.
-        watch: runs since the request came.
+        watch: runs since the request arrived.
     """
 
     content_type = "application/x-ndjson"
@@ -162,7 +162,7 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
 
 
 def encode_answer(records: Sequence[TextCompletionResponse], shape: AnswerShape, watch: Stopwatch) -> bytes:
-    """The whole answer in one body of this shape; the watch runs since the request came."""
+    """The whole answer in one body of this shape; the watch runs since the request arrived."""
     calls, ending = ToolCalls(), _Ending(watch)
     answered: list[AnsweredCall] = []
     shape.name(records[0].model)

@@ -21,7 +21,7 @@ class Options(CommonSampling, frozen=True, kw_only=True):
 
     Attributes:
         num_predict: the most tokens of the answer; 0 and less = no limit but the model's.
-        repeat_penalty: divides the logits of tokens that have come before.
+        repeat_penalty: divides the logits of tokens that occurred before.
     """
 
     num_predict: Annotated[int, msgspec.Meta(ge=-2, le=2**31 - 1)] | _WholeLimit | None = None
@@ -77,7 +77,7 @@ class AnswerBody(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         model: `name` or `name:tag`; `latest` is the tag of a name without one.
-        stream: true where it is not said.
+        stream: true if it is absent.
         format: "json", or the JSON schema of the answer; "" = text.
     """
 
@@ -110,7 +110,7 @@ class GenerateBody(AnswerBody, frozen=True, kw_only=True):
 
 
 class EmbedBody(msgspec.Struct, frozen=True, kw_only=True):
-    """`POST /api/embed`. If `truncate` is absent, it is true for models that can cut what is too long."""
+    """`POST /api/embed`. If `truncate` is absent, it is true for models that can truncate texts."""
 
     model: str | None = None
     input: str | tuple[str, ...] | None = None

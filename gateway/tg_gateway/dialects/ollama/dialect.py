@@ -1,4 +1,4 @@
-"""Ollama's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
+"""Ollama's protocol over HTTP: what a path means, and how requests, answers and errors are encoded."""
 
 import math
 import re
@@ -78,9 +78,9 @@ def read_embed(
 
     Args:
         field: the inputs' name, for errors.
-        given: what it says; not empty.
+        given: the value of the field; not empty.
         found: the model.
-        truncate: whether what is too long is cut; None = it is, if the model can cut.
+        truncate: whether longer texts are truncated; None = yes, if the model can truncate.
         dimensions: numbers in each vector; None = the model's own.
 
     Raises:
@@ -98,7 +98,7 @@ class EmbedWriter(VectorWriter):
     Args:
         requests: those that the records answer.
         model: its name, as the client said it.
-        watch: runs since the request came.
+        watch: runs since the request arrived.
     """
 
     def __init__(self, requests: Sequence[TextCompletionRequest], model: str, watch: Stopwatch) -> None:

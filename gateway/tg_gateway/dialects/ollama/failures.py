@@ -9,7 +9,7 @@ from tg_schema import TgError, encode
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An error; its sentence is all that Ollama's clients know of it beside the status."""
+    """An error. Besides the status, its sentence is all that Ollama's clients get."""
 
     error: str
 

@@ -12,7 +12,7 @@ from tg_schema.errors import BadRequest
 
 _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _HEAD_CHARACTERS: Final = 16
-"""Characters of base64 that hold the 12 bytes by which the types are told apart."""
+"""Characters of base64 for the 12 bytes by which image types are recognized."""
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -82,7 +82,7 @@ def read_images(place: str, images: Sequence[str] | None) -> tuple[Part, ...]:
 
 
 def read_image(place: str, data: str) -> ImagePart:
-    """The image; its type is told by its first bytes.
+    """The image; its type is recognized by its first bytes.
 
     Raises:
         BadRequest: it is no base64, or no image of a known type.

@@ -1,4 +1,4 @@
-"""Models -> the one that a body names, Ollama's lists of them, and what one says of itself."""
+"""Models -> the model that a body names, Ollama's lists of models, and the details of one model."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from tg_schema.errors import BadRequest, NotFound
 LATEST: Final = "latest"
 """The tag that may be left out."""
 API_VERSION: Final = "0.12.11"
-"""The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it (its release notes:
-github.com/ollama/ollama/releases/tag/v0.12.11)."""
+"""The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with this version (release
+notes: github.com/ollama/ollama/releases/tag/v0.12.11)."""
 NEVER: Final = "9999-12-31T23:59:59Z"
 """The time at which models here are unloaded: never."""
 UNKNOWN_TIME: Final = "1970-01-01T00:00:00Z"
@@ -32,7 +32,7 @@ ARCHITECTURE: Final = "tokengrid"
 
 
 class _Details(msgspec.Struct, frozen=True):
-    """What Ollama tells of a model's file, which is not known here."""
+    """Ollama's details of a model's file, which are not known here."""
 
     parent_model: str = ""
     format: str = ""
@@ -43,7 +43,7 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class ListedModel(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`digest` is that of the name: the tools show its first characters. A size of 0 is an unknown one."""
+    """`digest` is the digest of the name: the tools show its first characters. A size of 0 is an unknown one."""
 
     name: str
     model: str
@@ -62,7 +62,7 @@ class Models(msgspec.Struct, frozen=True):
 
 
 class ShownModel(msgspec.Struct, frozen=True):
-    """What there is to know of a model; what is not known of its file is empty."""
+    """The known details of a model; unknown details of its file are empty."""
 
     modelfile: str
     parameters: str
@@ -99,7 +99,7 @@ def encode_shown(records: Sequence[TextCompletionResponse], features: frozenset[
     """`POST /api/show`.
 
     Args:
-        records: what the model's provider says of it.
+        records: what the model's provider reports about it.
         features: what its processors announce.
     """
     listed = next((model for record in records for model in record.models), None)
@@ -117,7 +117,7 @@ def _describe(name: str, **fields: Any) -> ListedModel:
 
 
 def find_model(call: Call, name: str | None) -> FoundModel:
-    """What a body's `model` means; from here on the log names its flow.
+    """The model that a body's `model` means; from here on the log names its flow.
 
     Raises:
         BadRequest: the body names none.
@@ -131,7 +131,7 @@ def find_model(call: Call, name: str | None) -> FoundModel:
 
 
 def _find(catalogue: Catalogue, name: str) -> FoundModel:
-    """Find the model by the name as it is, then with the tag `latest` or without it."""
+    """Find the model by the name unchanged, then with the tag `latest` or without it."""
     refusal: NotFound | None = None
     for spelled in _spellings(name):
         try:

@@ -101,7 +101,7 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
         system = (Message("system", body.system),) if body.system else ()
         fields: dict[str, Any] = {"messages": (*system, Message("user", (TextPart(body.prompt or ""), *images)))}
     else:
-        # Nothing is known of a model that is not announced yet: its processor will refuse what it lacks.
+        # If a model is not announced yet, nothing is known about it: its processor will refuse what it lacks.
         raw = bool(body.raw) or bool(body.suffix and found.may_have("raw"))
         fields = {"system": body.system or None, "prompt": body.prompt, "raw": raw, "suffix": body.suffix or None}
     request = TextCompletionRequest(**fields, **_read_shared(body, found))
@@ -111,7 +111,7 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
 
 def _read_shared(body: AnswerBody, found: FoundModel) -> dict[str, Any]:
     return {
-        # Ollama streams unless it is told not to.
+        # Ollama streams unless the request says otherwise.
         "streaming": body.stream is not False,
         "model": found.model,
         "adapter": found.adapter,
@@ -146,6 +146,6 @@ def list_ignored(data: bytes, kind: type[msgspec.Struct]) -> Iterator[str]:
 
     Args:
         data: the JSON of a body.
-        kind: what it was read as.
+        kind: the type to which it was decoded.
     """
     return list_unknown(data, kind, options=Options if "options" in kind.__struct_fields__ else None)

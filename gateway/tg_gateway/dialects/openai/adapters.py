@@ -111,7 +111,7 @@ def _ask(call: Call, body: UnloadBody, name: str, path: str | None = None) -> As
 
 
 def _check_editable(found: FoundModel) -> None:
-    """Raises: BadRequest, if the model's adapters are those of its configuration."""
+    """Raises: BadRequest, if the model's adapters are fixed by its configuration."""
     BadRequest.refuse(
         {
             # Without a live processor, the queue's own error says so.

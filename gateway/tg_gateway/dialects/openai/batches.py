@@ -1,4 +1,4 @@
-"""OpenAI's Batch API: the lines of a file, each a request to one of our paths, and what they were answered."""
+"""OpenAI's Batch API: the lines of a file, each a request to one of our paths, and their answers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from tg_schema.errors import BadRequest, NotFound
 
 _describe = partial(Description, group="OpenAI batches", failure=Failure, raises=ASKING)
 MAX_LINES: Final = 50_000
-"""Of one batch (OpenAI's number)."""
+"""Most requests of one batch (OpenAI's number)."""
 MAX_FAULTS: Final = 100
-"""Faults that are told of one file."""
+"""Most faults that are reported for one file."""
 _OK: Final = 200
 _FILES: Final = {"output": "completed", "error": "failed"}
 """The files that are made of a batch's results, and which lines they have."""
@@ -30,7 +30,7 @@ _FAULTS: Final = (
     ("mismatched_url", "The URL provided for this request does not match the batch endpoint.", "url"),
     ("invalid_method", "The method of each request must be POST.", "method"),
 )
-"""Of a line that repeats an id, asks another path, or has another method."""
+"""The fault of a line that repeats an id, names another path, or has another method."""
 
 
 class BatchObject(msgspec.Struct, frozen=True, tag_field="object", tag="batch"):
@@ -129,7 +129,7 @@ def _write(result: batches.Result, outcome: str) -> bytes:
 
 
 def _read_lines(data: bytes, endpoint: str) -> tuple[list[batches.Line], list[batches.Fault]]:
-    """The lines of a batch for this path, and what is wrong with them."""
+    """The lines of a batch for this path, and their faults."""
     lines, faults, seen = list[batches.Line](), list[batches.Fault](), set[str]()
     for number, line in batches.read_lines(data):
         if isinstance(line, BadRequest):

@@ -36,7 +36,7 @@ class TokenTable:
         self._read = 0
 
     def read(self, prompt: Sequence[Token], answer: Sequence[Token]) -> CompletionLogprobs | None:
-        """The next tokens; control tokens are no part of the text. None if there are none.
+        """The next tokens; control tokens are no part of the text. None if there are no tokens.
 
         Args:
             prompt: tokens of the prompt, which come before the answer's.

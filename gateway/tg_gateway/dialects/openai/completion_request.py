@@ -31,7 +31,7 @@ class CompletionBody(SamplingBody, frozen=True, kw_only=True):
     echo: bool | None = None
     suffix: str | None = None
 
-    # vLLM's. Refused: what they ask for would be missing in the answer, or the prompt would be another one.
+    # vLLM's. These fields are refused: what they ask for would be missing in the answer, or the prompt would differ.
     add_special_tokens: bool | None = None
     prompt_embeds: Any = None
     prompt_logprobs: Any = None
@@ -40,7 +40,7 @@ class CompletionBody(SamplingBody, frozen=True, kw_only=True):
 
 
 DEFAULT_MAX_TOKENS: Final = 16
-"""OpenAI's default; without a limit, a completion may go on to the end of the context."""
+"""OpenAI's default; without a limit, a completion may continue to the end of the context."""
 MAX_ANSWERS: Final = 2048
 """The most answers of one request: prompts times `n`."""
 _REFUSED: Final = {
@@ -69,12 +69,13 @@ def read_requests(
 ) -> tuple[TextCompletionRequest, ...]:
     """The request records of a body, one for each prompt.
 
-    A text is the whole prompt where the model takes raw text. A model behind a chat API gets it as a user's message.
+    A text is the whole prompt where the model takes raw text. A model behind a chat API gets the prompt as a user's
+    message.
 
     Args:
-        body: what the client sent.
+        body: the client's body.
         prompts: its prompts.
-        found: what its `model` means.
+        found: the model that its `model` means.
 
     Raises:
         BadRequest: a parameter is senseless, or asks for what cannot be answered; mostly InvalidParameter.

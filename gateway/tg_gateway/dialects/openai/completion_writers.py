@@ -76,7 +76,7 @@ class CompletionStreamWriter(ChunkWriter):
     """The chunks of a completion.
 
     Args:
-        model: the name that chunks say until a record tells who answers.
+        model: the model's name in chunks until a record names the model that answers.
         answers: the number of choices: prompts times `n`.
         include_usage: as `ChunkWriter`.
         scored: the prompts, if they are scored and nothing is generated.
@@ -138,7 +138,7 @@ def encode_completion(
 
     Args:
         records: all of it.
-        model: the name that it says unless a record tells who answered.
+        model: the model's name unless a record names the model that answered.
         answers: the number of choices: prompts times `n`.
         scored: the prompts, if they are scored and nothing is generated.
         name: the id that it says; None = a new one.

@@ -1,4 +1,4 @@
-"""OpenAI's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
+"""OpenAI's protocol over HTTP: what a path means, and how requests, answers and errors are encoded."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Files over HTTP, as OpenAI's SDKs keep them for batches, and read what a batch has made."""
+"""Files over HTTP, which OpenAI's SDKs upload for batches, and in which they read the results."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ MAX_PAGE: Final = 10_000
 """Files that are listed at a time (OpenAI's number)."""
 MAX_PIECES: Final = 16
 MAX_HEAD_BYTES: Final = 4096
-"""Of an upload: what a form has beside the file is short."""
+"""Most bytes of an upload's form besides the file."""
 
 
 class FileQuery(msgspec.Struct, frozen=True):
@@ -90,8 +90,8 @@ def _read_upload(body: bytes, content_type: str) -> dict[str, bytes]:
         raise BadRequest("send the file as multipart/form-data, with the fields file and purpose")
     fields = {"filename": b"file"}
     limit = b"\r\n--" + boundary.encode("utf-8", "surrogateescape")
-    # Libraries read forms line by line, twenty times slower: one reads the heads alone. The first piece is before the
-    # form, the last one behind it.
+    # Libraries read forms line by line, twenty times slower: one reads the heads alone. The first piece comes before
+    # the form, the last one after it.
     for piece in (b"\r\n" + body).split(limit, MAX_PIECES)[1:-1]:
         head, _, data = piece.partition(b"\r\n\r\n")
         part = message_from_string(head[:MAX_HEAD_BYTES].decode("utf-8", "replace").lstrip())

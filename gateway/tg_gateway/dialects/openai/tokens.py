@@ -40,7 +40,7 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         add_special_tokens: whether a text gets the special tokens that a prompt begins with; true by default. The
-            model's own template says what a conversation gets.
+            model's own template decides which tokens a conversation gets.
         return_token_strs: whether the answer has the text of each token.
         add_generation_prompt: only true: ids are those that a chat's answer follows.
     """
@@ -74,9 +74,9 @@ def read_tokenize(body: TokenizeBody, data: bytes, found: FoundModel) -> tuple[T
     """The request for the ids, and the request for the model's description.
 
     Args:
-        body: what the client sent.
+        body: the client's body.
         data: its JSON.
-        found: what its `model` means.
+        found: the model that its `model` means.
 
     Raises:
         BadRequest: there is nothing to tokenize, or the model's ids are not available.
@@ -124,7 +124,7 @@ def _read_chat(body: TokenizeBody, data: bytes, found: FoundModel) -> TextComple
 
 
 class Tokenized(msgspec.Struct, frozen=True):
-    """The answer to `/tokenize`; what is unknown, or was not asked for, is null."""
+    """The answer to `/tokenize`; unknown fields, and fields that were not requested, are null."""
 
     count: int
     max_model_len: int | None

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: `POST /v1/responses`, whole and streamed, and what is kept of it."""
+"""OpenAI's Responses API: `POST /v1/responses`, whole and streamed, and the responses that are kept."""
 
 from tg_gateway.dialects.responses.dialect import MOUNTS
 

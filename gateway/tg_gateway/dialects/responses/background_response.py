@@ -104,7 +104,7 @@ def make_background(
         draft: the draft of the response.
         items: the whole conversation before its output.
         headers: further headers of its answer.
-        streamed: whether the client asked for its events.
+        streamed: whether the client requested its events.
         waiting: the terms on which it waits for capacity; None = it does not wait.
     """
     head = BackgroundHead(msgspec.Raw(join_output(draft.encode())), items, streamed, draft.form)
@@ -123,7 +123,7 @@ def _answer_first(
 
 
 def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
-    """The response as it stands."""
+    """The current response."""
     if answer.outcome == "ended":
         return _show_ended(decode(RecordedEnd, answer.end), head.restore())
     if answer.outcome == "running" and not answer.begun:

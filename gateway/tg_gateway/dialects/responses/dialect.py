@@ -218,7 +218,7 @@ def _make_ask(
 
 
 def _encode_kept(body: RequestBody, items: tuple[InputItem, ...]) -> bytes:
-    """The conversation as it is kept; b"" = it is not kept. Without `store`, it is kept if it fits."""
+    """The conversation in its kept form; b"" = it is not kept. Without `store`, it is kept if it fits."""
     if body.store is False:
         return b""
     try:

@@ -58,7 +58,7 @@ class ItemAdded(_ItemEvent, frozen=True, tag="response.output_item.added"):
 
 
 class ItemDone(_ItemEvent, frozen=True, tag="response.output_item.done"):
-    """An item as it stands in the final response."""
+    """An item in the form of the final response."""
 
 
 class _PieceEvent(Event, frozen=True):
@@ -78,7 +78,7 @@ class PartAdded(_PartEvent, frozen=True, tag="response.content_part.added"):
 
 
 class PartDone(_PartEvent, frozen=True, tag="response.content_part.done"):
-    """A part as it stands in the final response."""
+    """A part in the form of the final response."""
 
 
 class TextDelta(_PieceEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
@@ -121,7 +121,7 @@ class SummaryPartAdded(_SummaryPartEvent, frozen=True, tag="response.reasoning_s
 
 
 class SummaryPartDone(_SummaryPartEvent, frozen=True, tag="response.reasoning_summary_part.done"):
-    """A summary as it stands in the final response."""
+    """A summary in the form of the final response."""
 
 
 class SummaryTextDelta(_PieceEvent, frozen=True, tag="response.reasoning_summary_text.delta"):
@@ -160,7 +160,7 @@ class StreamError(Event, frozen=True, tag="error"):
 
 
 def list_events(kind: type[Event] = Event) -> Iterator[type[Event]]:
-    """All events, or those of a kind."""
+    """All events, or those of one kind."""
     for narrower in kind.__subclasses__():
         yield from list_events(narrower)
     if not kind.__subclasses__():

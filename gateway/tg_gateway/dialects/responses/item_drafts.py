@@ -31,7 +31,7 @@ from tg_schema.object_end import ObjectEnd
 
 @dataclass(frozen=True, slots=True)
 class ItemPlace:
-    """Where an item stands in its response.
+    """The position of an item in its response.
 
     Attributes:
         response: the response's id without its prefix.
@@ -50,7 +50,7 @@ class ItemDraft(ABC):
     """One item while the model writes it. Everything added before `emit` is sent as one delta.
 
     Args:
-        place: where the item stands.
+        place: the position of the item.
         prefix: the prefix of its id.
 
     Attributes:
@@ -76,7 +76,7 @@ class ItemDraft(ABC):
 
     @abstractmethod
     def make_item(self, status: ItemStatus) -> OutputItem:
-        """The item as it is now; empty while it is in progress and nothing of it was sent."""
+        """The current item; empty while it is in progress and nothing of it was sent."""
 
     def begin_part(self) -> Iterator[Event]:
         """The event before the item's first piece."""
@@ -102,7 +102,7 @@ class ItemDraft(ABC):
             yield self.make_delta("".join(rest))
 
     def finish(self, status: ItemStatus) -> Iterator[Event]:
-        """The events of what was not sent yet, and those that end the item."""
+        """The events for what was not sent yet, and those that end the item."""
         yield from self.emit()
         self.status = status
         yield from self.end_parts()

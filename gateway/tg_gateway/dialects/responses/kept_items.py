@@ -40,7 +40,7 @@ def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[s
 
 
 def make_item_id(item: InputItem, response_id: str, index: int) -> str:
-    """The id of an input item that came without one; no output item of the response has it."""
+    """The id for an input item that came without one; no output item of the response has it."""
     return f"{_PREFIXES.get(item.type or 'message', 'item')}_{response_id.partition('_')[2]}_{index:04x}"
 
 
@@ -94,7 +94,7 @@ def drop_repeated(items: Sequence[InputItem], earlier: Sequence[InputItem]) -> t
 async def resolve_references(
     kept: KeptAnswers, items: Sequence[InputItem], earlier: Sequence[InputItem]
 ) -> tuple[InputItem, ...]:
-    """The items of a request, each reference replaced by what it names.
+    """The items of a request, each reference replaced by the item to which it refers.
 
     Raises:
         InvalidParameter: a reference names no item that is kept for the key that asks, or one a second time.
@@ -141,6 +141,6 @@ async def _list_named(kept: KeptAnswers, response_id: str) -> dict[str, InputIte
     except NotFound:
         return {}
     ids = [item.id or make_item_id(item, response_id, index) for index, item in enumerate(response.items)]
-    # With its id, an item of the input can be named again in what comes after.
+    # With its id, later requests can refer to an item of the input again.
     named = {name: replace(item, id=name) for name, item in zip(ids, response.items, strict=True)}
     return named | {item.id: item for item in decode(KeptOutput, response.response).output if item.id is not None}

@@ -53,7 +53,7 @@ class FoundResponse(NamedTuple):
     """A response as its key finds it.
 
     Attributes:
-        response: the response as it stands.
+        response: the current response.
         items: the whole conversation before its output.
         events: its events, if it was kept when it had ended.
         background: the head of a response in the background; None = it is not in the background.
@@ -106,7 +106,7 @@ def make_keep(draft: ResponseDraft, items: bytes, events: Sequence[bytes], *, op
 
 
 def _encode_record(draft: ResponseDraft, items: bytes, events: Sequence[bytes]) -> bytes:
-    """The record that is kept of an ended response: a `KeptResponse`, of which everything is encoded already."""
+    """The record that is kept of an ended response: a `KeptResponse` whose fields are already encoded."""
     listed = b"[%b]" % b",".join(events) if events else b"null"
     return b'{"response":%b,"items":%b,"events":%b}' % (join_output(draft.encode()), items, listed)
 
@@ -131,7 +131,7 @@ async def recall(kept: KeptAnswers, response_id: str) -> FoundResponse:
     """A response of the key that asks.
 
     Raises:
-        NotFound: there is none of this id.
+        NotFound: there is no response with this id.
     """
     try:
         # What is kept under another name is no response, but a stream.
@@ -175,7 +175,7 @@ def repeat_events(
     """The events with numbers over `starting_after`, as they were sent, and those still to come.
 
     Raises:
-        InvalidParameter: the response was not streamed, its events were too many, or the number is none.
+        InvalidParameter: the response was not streamed, had too many events, or the number is malformed.
     """
     head = found.background
     if found.cut or not (found.events if head is None else head.streamed):

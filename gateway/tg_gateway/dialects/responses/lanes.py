@@ -48,5 +48,5 @@ class Lanes:
             del self._turns[turn.lane]
 
     def find_first(self, lane: str | None) -> Turn | None:
-        """The turn of a lane that has come; None = there is none."""
+        """The turn of a lane that is due; None = there is none."""
         return self._turns[lane][0] if lane in self._turns else None

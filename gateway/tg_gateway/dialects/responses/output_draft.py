@@ -41,8 +41,8 @@ class ReasoningDraft(ItemDraft):
     """One piece of thinking; its signature ends it.
 
     Args:
-        place: where the item stands.
-        summary: whether the client asked for a summary; then the thinking is sent as one.
+        place: the position of the item.
+        summary: whether the client requested a summary; then the thinking is sent as one.
         encrypted: whether the client takes the signature.
     """
 

@@ -1,4 +1,4 @@
-"""Request body -> record of the text completion, and the names of what is left out."""
+"""Request body -> record of the text completion, and the names of the ignored fields."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -36,7 +36,7 @@ class ReadRequest(NamedTuple):
     """The parts of a request that its answer needs.
 
     Attributes:
-        body: the body as it came.
+        body: the body, unchanged.
         functions: the tools that the model gets.
         record: the request's record.
         ignored: names of fields that are left out of the record.
@@ -52,7 +52,8 @@ def read_body(data: bytes) -> RequestBody:
     """The fields of a request.
 
     Raises:
-        BadRequest: a field is wrong, missing, or asks for what is not kept here; the message says what to send.
+        BadRequest: a field is wrong or missing, or asks for something that is not kept here; the message says what to
+            send.
     """
     body = decode_body(RequestBody, data)
     check_body(body)
@@ -96,8 +97,8 @@ def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 
 
     Args:
         data: the JSON that the body was made of.
-        body: as `check_body` has passed it.
-        found: what its model means.
+        body: the body, accepted by `check_body`.
+        found: the model that its `model` means.
         kept: how many items of `input` come from an earlier response.
 
     Raises:

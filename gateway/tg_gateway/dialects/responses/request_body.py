@@ -26,7 +26,7 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """Values of `include` that this door has."""
 
 REFERENCE = "item_reference"
-"""The type of an item that stands for one that is kept."""
+"""The type of an item that refers to a kept one."""
 
 Summary = Literal["auto", "concise", "detailed"]
 

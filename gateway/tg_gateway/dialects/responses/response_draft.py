@@ -1,4 +1,4 @@
-"""Records of one answer -> the events of its response, and the response as it stands at the end."""
+"""Records of one answer -> the events of its response, and the response at its end."""
 
 import time
 import uuid
@@ -53,14 +53,14 @@ class ResponseDraft:
     """One response while the model writes it.
 
     Args:
-        response: the response as it was created; marks stand for its long fields.
+        response: the response as it was created, with placeholders for its long fields.
         form: how its items are sent.
-        long_fields: what the marks stand for.
+        long_fields: the values of the placeholders.
 
     Attributes:
         form: as given.
         output: its items.
-        response: the response as it was sent last; marks stand for its long fields.
+        response: the response as it was sent last, with placeholders for its long fields.
         long_fields: as given.
         ended_at: Unix time of its end, in seconds; None = the time at which the last event is made counts.
     """
@@ -114,7 +114,7 @@ class ResponseDraft:
         yield ResponseFailed(self.response)
 
     def close(self, error: TgError, *, cancelled: bool = False) -> None:
-        """End the response with what it has, because of an error; a cancelled response has no error."""
+        """End the response with its current content, because of an error; a cancelled response has no error."""
         if cancelled:
             self._close(status="cancelled", completed_at=None)
         else:
@@ -134,7 +134,7 @@ def make_draft(request: ReadRequest, model: str) -> ResponseDraft:
     """The draft of a new response.
 
     Args:
-        request: what was asked.
+        request: the request.
         model: the name that it has until a record names the answering model.
     """
     body, long_fields = request.body, LongFields()
@@ -188,12 +188,12 @@ def _make_text(body: RequestBody, long_fields: LongFields) -> TextConfig:
 
 
 def find_code(error: TgError) -> str:
-    """The API's code for an error; a client that reads `invalid_prompt` knows that asking again is of no use."""
+    """The API's code for an error; a client that reads `invalid_prompt` knows that a retry would fail again."""
     if isinstance(error, RateLimited):
         return "rate_limit_exceeded"
     if isinstance(error, ContextLengthExceeded):
         return "context_length_exceeded"
-    # An operator who stops a stream says nothing against its prompt.
+    # An operator who stops a stream does not object to its prompt.
     return "invalid_prompt" if error.status < 500 and not isinstance(error, Cancelled) else "server_error"
 
 

@@ -22,7 +22,7 @@ class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text
 
 
 class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_text"):
-    """Thinking as it is."""
+    """Thinking, unchanged."""
 
     text: str = ""
 
@@ -43,7 +43,7 @@ class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"
 
 
 class ReasoningItem(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
-    """What the model thought; `encrypted_content` is there only if the client included it."""
+    """The model's thinking; `encrypted_content` is set only if the client asked for it."""
 
     id: str
     status: ItemStatus
@@ -172,7 +172,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_usage(total: Usage) -> ResponseUsage:
-    """The usage of a response; what the provider does not count is 0."""
+    """The usage of a response; a number that the provider does not count is 0."""
     read, written = total.in_token or 0, total.out_token or 0
     parts = InputDetails(total.cached_token or 0, total.cache_write_token or 0)
     return ResponseUsage(read, parts, written, OutputDetails(total.reasoning_token or 0), read + written)

@@ -119,7 +119,7 @@ class KeptEventWriter(EventWriter):
 
 
 class BackgroundWriter(EventWriter):
-    """The same events without the last one, which each reader makes of what is stored at the end."""
+    """The same events without the last one, which each reader makes from what is stored at the end."""
 
     _refused = False
 
@@ -198,7 +198,7 @@ def encode_error_frame(error: TgError, stream_id: str | None) -> bytes:
     """The message that a request on a WebSocket has failed before its first event.
 
     Its error always has a code, as Open Responses requires (`WebSocketErrorEvent`); over HTTP it may have none.
-    `headers` has what an answer over HTTP would say of when to come back. Codex reads it there.
+    `headers` has the headers with which an HTTP answer would say when to try again. Codex reads it there.
     """
     wait = error.retry_after
     headers = None if wait is None else {"retry-after": format_retry_after(wait)}
