@@ -4,7 +4,7 @@ import msgspec
 
 
 class LmiModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The LMI door for one model; unset fields are those of `[gateway.lmi]`."""
+    """The LMI door for one model; unset fields are taken from `[gateway.lmi]`."""
 
     tgi_compat: bool | None = None
     rolling_batch: bool | None = None
@@ -13,7 +13,7 @@ class LmiModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LmiConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The LMI door: what an LMI container reads from its `serving.properties`."""
+    """The LMI door: the settings that an LMI container reads from its `serving.properties`."""
 
     tgi_compat: bool = False
     """Answers as TGI's clients read them: in a list, with TGI's names and details, streams as server-sent events."""

@@ -49,7 +49,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GeneratedText(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A whole answer, or one answer of a dynamic batch; `error` and `code` are those of a failed answer."""
+    """A whole answer, or one answer of a dynamic batch; only a failed answer has `error` and `code`."""
 
     generated_text: str
     details: Details | None = None
@@ -58,7 +58,7 @@ class GeneratedText(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TokenLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line, or an event. The last one has the text, and also the details if they were asked for or the answer failed.
+    """A line, or an event. The last one has the text, and the details if they were requested or the answer failed.
 
     The same holds for the only line of a stream that failed at once.
     """

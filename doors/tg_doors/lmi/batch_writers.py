@@ -17,7 +17,7 @@ _Item = TextCompletionResponse | FailedRequest
 
 
 class Outputs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line. Each list has a place for each text; `errors` is there if a text's answer failed."""
+    """A line. Each list has a place for each text; `errors` is set if a text's answer failed."""
 
     outputs: list[str]
     errors: list[str | None] = []
@@ -27,7 +27,7 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
     """A list with an object for each text, in order: the generated text, or why it failed.
 
     Args:
-        orders: what was asked.
+        orders: the requests.
     """
 
     def __init__(self, orders: Sequence[Order]) -> None:
@@ -47,7 +47,7 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
         """The body, whose status is that of every whole answer.
 
         Raises:
-            TgError: no text has an answer; the error is that of the first text.
+            TgError: no text has an answer; it is the error of the first text.
         """
         answers: list[list[TextCompletionResponse]] = [[] for _ in self._orders]
         for record in records:
@@ -73,7 +73,7 @@ class OutputsWriter(Writer[TextCompletionResponse]):
     Joined over all lines, the texts at one place are the answer to the text of that place.
 
     Args:
-        orders: what was asked.
+        orders: the requests.
     """
 
     content_type = JSON_LINES

@@ -29,7 +29,7 @@ class OutputStep:
 
     Attributes:
         inputs: the text of the request.
-        parameters: the parameters of the request, as they came.
+        parameters: the parameters of the request, unchanged.
         first: whether it is the first call for this answer.
         last: whether it is the last call; its token has the id -1 and no text.
         id: the id of the token; -1 = unknown.
@@ -56,7 +56,8 @@ class OutputStep:
 
 InputFormatter = Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
 """Body and headers of a request -> the request as LMI's schema has it. It raises `BadRequest` with a sentence for the
-client; ValueError, TypeError and LookupError, as of a field that is missing, are answered by a sentence of ours."""
+client. For ValueError, TypeError and LookupError, such as a missing field causes, the client gets a sentence of
+ours."""
 OutputFormatter = Callable[[OutputStep], str | bytes]
 """A step of an answer -> the text to send. The function's attribute `content_type`, if it has one, is the header."""
 
@@ -65,12 +66,12 @@ def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
     """The function of an entry point, or `module:function`.
 
     Args:
-        name: as the configuration has it.
+        name: the name in the configuration.
         group: the group of entry points.
         place: the place of the name, within the table `[gateway]`.
 
     Raises:
-        BadRequest: there is none, or it cannot be called so.
+        BadRequest: the function does not exist, or cannot be called this way.
     """
     try:
         found = load_function(group, name, "formatter")
@@ -106,7 +107,7 @@ class CustomWriter(Writer[TextCompletionResponse]):
     """Writes the output formatter's text for each token, and for the end.
 
     Args:
-        order: what was asked.
+        order: the request.
         formatter: the function.
     """
 

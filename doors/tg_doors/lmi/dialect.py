@@ -142,8 +142,8 @@ class Lmi(Dialect):
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Any]:
         if call.operation == "ping":
             return _show_health(call.catalogue)
-        # The model in a body is known only after reading it, so the formatter is that of the path's or the default
-        # model.
+        # The model in a body is known only after reading it, so the formatter is the one of the path's model or of the
+        # default model.
         formatter = self._settings.find(call.catalogue, call.path.get("model")).input_formatter
         if formatter is not None:
             call.body = translate_body(formatter, call.body, call.headers)
@@ -232,7 +232,7 @@ def _ask_for(
     streaming: bool,
     alternatives: bool,
 ) -> Ask:
-    """The request, with the header that lists what is ignored of it."""
+    """The request, with the header that lists its ignored parameters."""
     # Ignore the version: models have none here.
     versions = (name for name in ("version",) if name in call.path)
     ignored = list_ignored(asked.parameters, found, alternatives=alternatives)

@@ -17,15 +17,16 @@ def read_generation(
 ) -> TextCompletionRequest:
     """The request record of one text.
 
-    The text is the whole prompt if the model takes raw text. A model behind a chat API gets it as a user's message.
+    The text is the whole prompt if the model takes raw text. A model behind a chat API gets the text as a user's
+    message.
 
     Args:
         text: the text; if there are several, one may be empty, which the processor refuses.
         parameters: how to generate.
         found: the model.
-        adapter: the LoRA adapter; None = that of the model's name.
+        adapter: the LoRA adapter; None = the one that the model's name implies.
         streaming: whether the answer is streamed.
-        tokens: whether the answer tells its tokens.
+        tokens: whether the answer lists its tokens.
 
     Raises:
         BadRequest: a parameter is senseless, or asks for what cannot be answered.
@@ -141,7 +142,7 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
 def _chooses(found: FoundModel, feature: Feature) -> bool:
     """Whether the model may limit the choice of tokens by a default of its own, so that 1 and 0 are not without effect.
 
-    Leave it out for a chat API that has both: some refuse `top_p` beside a temperature.
+    Leave it out for a chat API that has both: some refuse `top_p` together with a temperature.
     """
     return "raw" in found.features and feature in found.features
 
@@ -152,5 +153,5 @@ def _read_top_k(parameters: LmiParameters) -> int | None:
 
 
 def _takes_length(found: FoundModel) -> bool:
-    """Only a search with beams knows a length penalty, so it is left out for all others."""
+    """Only beam search has a length penalty, so it is left out for all others."""
     return "length_penalty" in found.features

@@ -1,4 +1,4 @@
-"""The body of a request -> what it asks: one text, or several; its parameters; and whether as a stream."""
+"""The body of a request -> its text or texts, its parameters, and whether the answer is streamed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class InvocationBody(msgspec.Struct, frozen=True, kw_only=True):
     parameters: LmiParameters | None = None
     stream: bool | None = None
     model: str | None = None
-    """An addition of ours, since an LMI endpoint has one model. Without it, the default flow's model is asked."""
+    """Our addition to the API, since an LMI endpoint has one model. Default: the default flow's model."""
     adapters: str | tuple[str | None, ...] | None = None
 
 
@@ -40,10 +40,10 @@ class Invocation:
 
     Attributes:
         texts: the texts of `inputs`; at least one of them is not empty.
-        listed: whether they came as a list.
+        listed: whether the texts came as a list.
         parameters: how to generate.
-        given: all parameters, as they came.
-        stream: whether a stream is asked for.
+        given: all parameters, unchanged.
+        stream: whether the answer is streamed.
         model: by its name; None = the default one.
         adapters: the LoRA adapter for each text; empty = none is named.
         unknown: names of unknown fields.
@@ -63,7 +63,7 @@ def read_invocation(data: bytes) -> Invocation:
     """Read a body.
 
     Raises:
-        PayloadError: it is no JSON, or `inputs` or another field is not what it must be.
+        PayloadError: the body is not JSON, or `inputs` or another field is invalid.
         BadRequest: a parameter is wrong.
     """
     body, given = _read_body(data)
@@ -71,7 +71,7 @@ def read_invocation(data: bytes) -> Invocation:
     texts = (body.inputs,) if isinstance(body.inputs, str) else body.inputs
     PayloadError.refuse(
         {
-            # One of several texts that is empty fails by itself, beside the answers to the others.
+            # If one of several texts is empty, only that text fails; the others are answered.
             "inputs must not be empty, nor all texts in it": not any(texts),
             f"inputs may have at most {MAX_INPUTS} texts; ask several times": len(texts) > MAX_INPUTS,
         }
@@ -83,7 +83,7 @@ def read_invocation(data: bytes) -> Invocation:
 
 
 def _read_body(data: bytes) -> tuple[InvocationBody, Mapping[str, Any]]:
-    """The body, and its parameters as they came. A wrong parameter is an error of the generation, not of the body."""
+    """The body, and its parameters unchanged. A wrong parameter is an error of the generation, not of the body."""
     try:
         return decode(InvocationBody, data), decode(_Given, data).parameters or {}
     except BadRequest as error:

@@ -29,13 +29,13 @@ EVENTS: Final = "text/event-stream"
 
 
 class LineWriter(Writer[TextCompletionResponse]):
-    """A line for each token; the last one has the whole text, and the details if asked for.
+    """A line for each token; the last one has the whole text, and the details if the request asked for them.
 
     The last token is known if the answer has its full length, or the provider sends its end token. Where it ends
     otherwise, a further line has the text: its token has the id -1 and no text.
 
     Args:
-        order: what was asked.
+        order: the request.
         events: whether a line is a server-sent event.
     """
 

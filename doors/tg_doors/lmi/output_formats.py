@@ -1,4 +1,4 @@
-"""The name of an output formatter -> the writer that it stands for; and the formatter that an operator has chosen."""
+"""The name of an output formatter -> its writer; and the formatter that an operator has chosen."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

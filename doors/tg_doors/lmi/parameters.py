@@ -1,4 +1,4 @@
-"""The `parameters` of a request, those of every rolling batch, with LMI's defaults; and the order made of them.
+"""The `parameters` of a request, for each of LMI's rolling batches, with LMI's defaults; and the order made of them.
 
 Source: LMI's inference API schema, 0.31.
 """
@@ -20,7 +20,7 @@ Alternatives = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 class LmiParameters(VllmSampling, frozen=True, kw_only=True):
     """How to generate. null, and values without effect (`top_p` 1), count as absent."""
 
-    # Of every rolling batch.
+    # The parameters of every rolling batch.
     do_sample: bool | None = None
     max_new_tokens: AtLeastOne | None = None
     details: bool | None = None
@@ -28,7 +28,7 @@ class LmiParameters(VllmSampling, frozen=True, kw_only=True):
     stop_sequences: tuple[str, ...] | None = None
     decoder_input_details: bool | None = None
     output_formatter: str | None = None
-    # Of LMI-Dist and vLLM.
+    # The parameters of LMI-Dist and vLLM.
     truncate: AtLeastOne | None = None
     ignore_eos_token: bool | None = None
     num_beams: AtLeastOne | None = None
@@ -37,12 +37,12 @@ class LmiParameters(VllmSampling, frozen=True, kw_only=True):
     prompt_logprobs: Alternatives | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
-    # Of TensorRT-LLM.
+    # The parameters of TensorRT-LLM.
     min_length: AnyCount | None = None
     bad_sequences: tuple[str, ...] | None = None
     stop: bool | str | tuple[str, ...] | None = None
     """TensorRT-LLM's is a boolean, without a meaning here; TGI's and vLLM's are texts."""
-    # Of TGI, whose clients ask with `tgi_compat`.
+    # The parameters of TGI, whose clients set `tgi_compat`.
     top_n_tokens: Alternatives | None = None
 
     @property
@@ -115,7 +115,7 @@ class Order:
     Attributes:
         text: `inputs`.
         parameters: how to generate.
-        given: the parameters as they came.
+        given: the parameters, unchanged.
         compatible: whether TGI's names are wanted.
         details: whether the answer has its finish reason and its tokens.
         model: its name.

@@ -36,7 +36,7 @@ def read_answers(records: Sequence[TextCompletionResponse], order: Order) -> Gen
     """The generated answers, the best first.
 
     Raises:
-        ProtocolError: more answers came than were asked for.
+        ProtocolError: there are more answers than were requested.
         ContentFilter: the provider's filter ended an answer.
     """
     return GeneratedAnswers.of(records, order.kept_stops, order.parameters.generated)
@@ -74,7 +74,7 @@ PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 
 
 def make_text_writer(order: Order) -> Writer[TextCompletionResponse]:
-    """`none`: the text as it comes; for several answers, the text of the best, which is known at their end."""
+    """`none`: the text as it is generated; for several answers, the best one's text, known only at their end."""
     if order.parameters.generated == 1:
         return TextWriter(order)
     return make_whole_writer(_encode_best_text, order, PLAIN_TEXT)
@@ -85,7 +85,7 @@ def _encode_best_text(order: Order, records: Sequence[TextCompletionResponse]) -
 
 
 class TextWriter(Writer[TextCompletionResponse]):
-    """The text as it comes. After a failure the connection is cut: the format cannot express an error."""
+    """The text as it is generated. After a failure the connection is cut: the format cannot express an error."""
 
     content_type = PLAIN_TEXT
     keep_alive = b""

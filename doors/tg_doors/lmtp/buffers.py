@@ -35,7 +35,7 @@ class Buffers:
             TooLarge: too much is buffered, or too many buffers are.
         """
         content = join_contents(self._contents.get(name, ()), more)
-        # Sum anew: there are at most `MAX_BUFFERS` numbers, and a running count could drift.
+        # Sum again each time: there are at most `MAX_BUFFERS` numbers, and a running count could drift.
         held = sum(map(len, self._contents.values()))
         if held + len(more) > MAX_BUFFERED_UNITS:
             raise TooLarge(f"the buffers of a socket hold {MAX_BUFFERED_UNITS} ids and characters; drop one")

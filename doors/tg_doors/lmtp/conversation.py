@@ -87,7 +87,7 @@ class HelloBody(msgspec.Struct, frozen=True):
 
 def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
     """The answer to a MODEL_INFO."""
-    # A plain peer announces nothing, so assume that it is there.
+    # A plain peer announces nothing, so assume that it serves the model.
     known = found.route.plain or found.model in catalogue.models()
     text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
     status: Status = "unavailable" if not known else "loading" if found.loading else "ready"
@@ -349,4 +349,4 @@ class LmtpConversation(Conversation):
         "RESUME": (ResumeBody, _resume),
     }
     BODIES: Final = {kind: body for kind, (body, _) in _HANDLERS.items()}
-    """The words that a client's message may begin with, and what follows each."""
+    """The words with which a client's message may begin, and what follows each."""

@@ -32,7 +32,7 @@ class TokenWriter(StreamWriter):
         batch: takes its items.
         max_tokens: the most tokens of the answer.
         typed: whether errors say what kind they are.
-        tops: alternatives of a token, at most.
+        tops: most alternatives of a token.
     """
 
     def __init__(self, stream: int, batch: TokenBatch, max_tokens: int, *, typed: bool, tops: int = 1) -> None:
@@ -78,7 +78,7 @@ class TokenWriter(StreamWriter):
 
 
 def _name_ending(reason: FinishReason | None) -> Literal["stop", "length"]:
-    """The only reasons that LMQL's client knows."""
+    """The only reasons that LMQL's client accepts."""
     match reason:
         case "length":
             return "length"
@@ -110,7 +110,7 @@ class TextWriter(StreamWriter):
         batch: takes its items.
         tokens: whether each item has the tokens of its text.
         typed: whether errors say what kind they are.
-        tops: alternatives of a token, at most.
+        tops: most alternatives of a token.
     """
 
     def __init__(self, stream: int, batch: TokenBatch, *, tokens: bool, typed: bool, tops: int = 0) -> None:
@@ -180,7 +180,7 @@ class StreamForm(msgspec.Struct, frozen=True):
     """The form of a stream's items, from its GENERATE or SCORE.
 
     Attributes:
-        kind: what the items are.
+        kind: the kind of items.
         tokens: maximum tokens of the answer; for a SCORE, the exact number.
         tops: alternatives of a token, at most; None = neither alternatives nor the tokens of a text are sent.
         request: the request's digest (`digest_request`); "" = it has no `request_key`.

@@ -81,7 +81,7 @@ def read_fields(mask: bytes, features: Set[str]) -> Steps[Mapping[str, Any]]:
     """The field of `Sampling` that has a mask, for a model with these features.
 
     Raises:
-        BadRequest: as `pack_mask` and `read_mask`.
+        BadRequest: as for `pack_mask` and `read_mask`.
     """
     packed = yield from pack_mask(mask, features)
     return packed or {"logit_bias": (yield from read_mask(mask))}
@@ -137,8 +137,8 @@ def pack_bias(data: bytes, *, size: int = PACKED_SLICE_BYTES, least: int = MIN_P
 
     Args:
         data: JSON.
-        size: as that of `pack_mask`.
-        least: as that of `pack_mask`.
+        size: as for `pack_mask`.
+        least: as for `pack_mask`.
     """
     first = _FIRST_ENTRY.match(data) if len(data) >= least else None
     if first is None or not data.endswith(b"}"):

@@ -13,7 +13,7 @@ from tg_schema.errors import BadRequest
 StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """The number that a client gives a stream. JSON has larger ones, which could not be written back."""
 RequestKey = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-"""A client's name for one answer. The same name with another API key means another answer."""
+"""A client's name for one answer. The same name with another API key is another answer."""
 _STREAM_ID: Final = re.compile(rb'"stream_id"\s{0,9}:\s{0,9}(\d{1,18})\s{0,9}[,}]')
 """Finds the stream id in a message that is not valid JSON, so that its client gets an error for the stream."""
 
@@ -57,7 +57,7 @@ def encode_error(stream: int | None, error: TgError, *, typed: bool, ends: bool 
 
     Args:
         stream: the stream that it concerns, if that is known.
-        error: what is wrong.
+        error: the error.
         typed: whether to say also what kind of error it is, and whether to retry.
         ends: whether it ends the stream.
     """

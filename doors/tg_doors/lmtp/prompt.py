@@ -1,4 +1,4 @@
-"""A prompt as it stands in a message, or in a buffer -> fields of the request record."""
+"""A prompt, as it is in a message or a buffer -> fields of the request record."""
 
 from typing import Annotated, cast
 
@@ -62,7 +62,7 @@ def read_prompt(given: Given, mode: str, buffers: Buffers) -> Prompt:
     """Read the prompt of a GENERATE or a SCORE.
 
     Raises:
-        BadRequest: it is empty, or not what the mode takes.
+        BadRequest: the prompt is empty, or the mode does not accept it.
         NotFound: there is no such buffer.
     """
     key = None

@@ -1,4 +1,4 @@
-"""GENERATE and SCORE -> the request record: the parameters of LMQL's clients, and ours beside them."""
+"""GENERATE and SCORE -> the request record: the parameters of LMQL's clients, and ours in addition."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class StreamBody(msgspec.Struct, frozen=True):
         stream_id: the client's id of the stream; no other running stream of its socket has it.
         prompt: what `read_prompt` reads.
         deadline_ms: milliseconds until the answer must be complete.
-        request_key: with it, the answer goes on without its socket, and can be resumed by this key.
+        request_key: with it, the answer continues without its socket, and can be resumed by this key.
     """
 
     stream_id: StreamId
@@ -148,7 +148,7 @@ _MARK: Final = b'"the mask is apart"'
 
 
 def read_generate(payload: bytes) -> tuple[GenerateBody, bytes]:
-    """The fields, and the JSON of `logit_bias`; use this JSON, not that of the fields.
+    """The fields, and the JSON of `logit_bias`; use this JSON instead of the one in the fields.
 
     Raises:
         BadRequest: these are no fields of a GENERATE. The mask is validated when it is read.

@@ -73,9 +73,9 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     Args:
         stream: its id.
-        batch: takes its items, and those of the other streams.
+        batch: takes its items, and the items of the other streams.
         typed: whether errors say what kind they are.
-        tops: alternatives of an item, at most.
+        tops: most alternatives of an item.
 
     Attributes:
         stream: its id.

@@ -68,7 +68,7 @@ class StreamDetails(End, frozen=True):
 
 
 class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event of a stream. The last one alone has the text, and the details if they were asked for."""
+    """An event of a stream. Only the last one has the text, and the details if the request asked for them."""
 
     index: int
     token: Token
@@ -78,7 +78,7 @@ class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Ending = Literal["length", "eos_token", "stop_sequence"]
-"""All that TGI knows."""
+"""All reasons that TGI has."""
 
 
 def name_ending(reason: FinishReason | None, stopped_by: str | int | None, text: str, stops: Sequence[str]) -> Ending:
@@ -88,7 +88,7 @@ def name_ending(reason: FinishReason | None, stopped_by: str | int | None, text:
         reason: the record's `finish_reason`.
         stopped_by: the stop string or id in the record that ended the answer; None = its own end, or unknown.
         text: the text of the answer, which ends with the stop string that ended it.
-        stops: the stop strings that were asked for.
+        stops: the requested stop strings.
 
     Raises:
         ContentFilter: the provider's filter ended the answer, and TGI has no finish reason for that.

@@ -46,7 +46,7 @@ LIMITS_SECONDS: Final = 5.0
 
 
 class TokenEventWriter(Writer[TextCompletionResponse]):
-    """An event for each token. The last one has the whole text, and the details if asked for.
+    """An event for each token. The last one has the whole text, and the details if the request asked for them.
 
     Its token is the last one of an answer of full length, or the model's end token; otherwise it has the id -1.
 
@@ -54,7 +54,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
     text in its last event.
 
     Args:
-        body: what was asked.
+        body: the client's body.
     """
 
     def __init__(self, body: GenerateBody) -> None:
@@ -93,7 +93,7 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
     """The whole answer in one body.
 
     Args:
-        body: what was asked.
+        body: the client's body.
         timings: the clocks of the request.
         listed: whether it is in a list of one.
     """
@@ -233,7 +233,7 @@ def _parse_generation(call: Call) -> Ask:
 
 
 def _describe_server(call: Call) -> Ask | Answer:
-    """`GET /info`: describes the model of requests that name none. A live one is asked for its limits.
+    """`GET /info`: describes the model of requests that name none. A running processor is asked for its limits.
 
     Raises:
         Unavailable: no model is known yet.
@@ -271,7 +271,7 @@ def _show_health(catalogue: Catalogue) -> Answer:
 
 
 def _is_streamed(call: Call) -> bool:
-    """Whether events were asked for; a body that cannot be read has asked for none, unless its path does."""
+    """Whether the request asked for events; for an unreadable body, only its path decides."""
     if call.operation != "generate-compatible":
         return call.operation == "stream"
     body = try_decode(_Streamed, call.body)
@@ -288,7 +288,7 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/tokenize", TGI, "tokenize", key="inputs", large=True),
     Mount("POST", "/chat_tokenize", TGI, "tokenize-chat", large=True),
     Mount("GET", "/info", TGI, "info"),
-    # A client that checks whether the server is there has shown no key yet.
+    # A client that checks whether the server is up has sent no key yet.
     Mount("GET", "/", TGI, "health", keyless=True),
 )
 """Where TGI's clients find us: their base URL is the gateway's, without a path. `/health` is the gateway's own."""

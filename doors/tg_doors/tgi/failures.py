@@ -81,7 +81,7 @@ def refuse(error: TgError, status: int, *, read: bool, streamed: bool) -> Answer
         error: why.
         status: HTTP's. The answer has this status only if the request itself was refused (its key, its path, its size).
         read: whether the body was read; then the error is about its content.
-        streamed: whether a stream was asked for: TGI's answer then is 200, and the error its only event.
+        streamed: whether a stream was requested: then TGI's answer is 200, and the error is its only event.
     """
     if streamed:
         return Answer(encode_failure_event(error), 200, EVENTS)

@@ -29,7 +29,7 @@ class GeneratedAnswer:
         text: its text, with the stop string that ended it.
         finish_reason: in TGI's words.
         steps: its tokens, each with its piece of the text; empty = unknown, or not requested.
-        prompt_tokens: those of the prompt, if they were asked for.
+        prompt_tokens: the prompt's tokens, if the request asked for them.
         seed: the one that was used; None = none, or unknown.
         out_token: tokens that were generated; None = unknown.
     """
@@ -89,8 +89,8 @@ class GeneratedAnswers:
 
         Args:
             records: all of them.
-            stops: the stop strings that were asked for.
-            most: the answers that were asked for.
+            stops: the requested stop strings.
+            most: the requested number of answers.
 
         Raises:
             ProtocolError: there are more.

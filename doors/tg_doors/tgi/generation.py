@@ -24,7 +24,7 @@ def read_generation(
 ) -> TextCompletionRequest:
     """The request record of a generation.
 
-    The inputs are the whole prompt where the model takes raw text. A model behind a chat API gets them as a user's
+    The inputs are the whole prompt where the model takes raw text. A model behind a chat API gets the texts as a user's
     message.
 
     Raises:
@@ -123,14 +123,14 @@ def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, strea
 
 
 def _count_alternatives(parameters: GenerationParameters, found: FoundModel, *, streaming: bool) -> int | None:
-    """The alternatives of each token to ask for; None = no token data is needed, or there is none to have."""
+    """How many alternatives of each token to request; None = no token data is needed, or none is available."""
     if parameters.top_n_tokens or parameters.answers > 1:
         return parameters.top_n_tokens or 0
     return 0 if (streaming or parameters.wants_details) and found.may_have("logprobs") else None
 
 
 def choose_adapter(adapter: str | None, found: FoundModel, field: str) -> str | None:
-    """The LoRA adapter: that of the field, or of the model's name. Raises: BadRequest, if they differ."""
+    """The LoRA adapter: from the field, or else from the model's name. Raises: BadRequest, if they differ."""
     if adapter and found.adapter and adapter != found.adapter:
         raise BadRequest(f"{field}: the model's name has another adapter; send one of them")
     return adapter or found.adapter
@@ -141,7 +141,7 @@ def list_ignored(data: bytes, body: GenerateBody) -> Iterator[str]:
 
     Args:
         data: the JSON of `body`.
-        body: what it says.
+        body: the body.
     """
     yield from list_unknown(data, GenerateBody, parameters=GenerationParameters)
     if body.parameters is not None and body.parameters.watermark:

@@ -30,7 +30,7 @@ class Timings:
         self._characters = len(inputs)
 
     def begin(self) -> None:
-        """The processor has said that it works, or its first record has come; only the first sign counts."""
+        """The processor has said that it works, or its first record has arrived; only the first sign counts."""
         if self._begun is None:
             self._begun = max(self._validated, time.perf_counter() - ACCEPTED_AFTER_SECONDS)
 

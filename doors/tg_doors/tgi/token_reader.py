@@ -33,7 +33,7 @@ class TokenReader(Tally):
     The texts of the steps whose tokens are not special are the answer's text.
 
     Attributes:
-        end: the answer's last step: its end token, where the provider tells it. Known after the last record.
+        end: the answer's last step: its end token, if the provider reports it. Known after the last record.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class LastStep:
         """The steps before the last one that were not sent yet, and the last step.
 
         Args:
-            last: the end token, or the id `NO_TOKEN_ID` if the provider tells none.
+            last: the end token, or the id `NO_TOKEN_ID` if the provider reports none.
         """
         held = self.release()
         if held and last.token.id == NO_TOKEN_ID:
