@@ -45,7 +45,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
 
 class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which an "error" has.
+    """A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which is set on an "error".
 
     A message is all records of one `message_id`; the messages of concurrent calls may alternate. The answer is the
     message that ends the dialog. A message of type "answer" that does not end it was withdrawn, because the model went

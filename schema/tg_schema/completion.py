@@ -139,7 +139,7 @@ def group_completions(pieces: Sequence[Joined], text: Callable[[Joined], str | N
     of all is in the last group.
 
     Args:
-        pieces: pieces of any number of answers, in the order in which they came.
+        pieces: pieces of any number of answers, in the order of their arrival.
         text: the answer text of a piece.
     """
     indexes = {piece.index for piece in pieces}

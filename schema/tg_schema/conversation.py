@@ -46,7 +46,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="
 
 
 class ForeignPart(msgspec.Struct, frozen=True, tag_field="type", tag="foreign"):
-    """A part that only one vendor's API knows; `value` is its JSON in that wire format, such as "anthropic"."""
+    """A part that only one vendor's API knows; `value` is its JSON in that API's format, such as "anthropic"."""
 
     dialect: str
     value: dict[str, Any]

@@ -47,7 +47,7 @@ class Error(msgspec.Struct, frozen=True):
 
 
 class TgError(Exception):
-    """Root of every error of ours.
+    """The base class of all our errors.
 
     Attributes:
         type: its name on the wire.
@@ -56,7 +56,7 @@ class TgError(Exception):
         retry_after: seconds to wait before a retry; None = not known.
         option: the configuration keys that caused the error; never sent.
         details: status, code and request id of a provider's refusal, for the log alone; never sent.
-        told: names of further attributes that the record carries where they are known.
+        told: names of further attributes that the record carries if they are known.
     """
 
     type: ClassVar[str] = "internal"
@@ -135,7 +135,7 @@ class ContextLengthExceeded(BadRequest):
 
     @classmethod
     def of_counts(cls, tokens: int | None, maximum: int | None, advice: str = _SHORTEN) -> Self:
-        """The error in words that programs recognise behind any provider: OpenAI's, and "prompt is too long"."""
+        """The error in words that programs recognise, whatever the provider: OpenAI's, and "prompt is too long"."""
         limit = "This model's maximum context length is " + ("exceeded" if maximum is None else f"{maximum} tokens")
         length = (
             "The prompt is too long." if tokens is None else f"However, the prompt is too long: it has {tokens} tokens."

@@ -1,4 +1,4 @@
-"""Gateways -> operator: what all gateway processes of a bus do now, and what has changed in that."""
+"""Gateways -> operator: what all gateway processes of a bus do now, and the changes in that."""
 
 from typing import Self
 
@@ -30,7 +30,7 @@ class LiveQueue(msgspec.Struct, frozen=True):
 
     Attributes:
         flow, service: whose queue it is.
-        model: what its processors announce, else what is configured; "" = none is known.
+        model: what its processors announce, or else the configured one; "" = none is known.
         processors: how many take requests from it.
         running: requests that they run.
         capacity: requests that they can run.
@@ -81,7 +81,7 @@ class LivePool(msgspec.Struct, frozen=True):
         servers: how many servers the pool has.
         ready: how many servers can be reached.
         running: requests that were placed by these processors and have not ended.
-        waiting: requests that wait at the servers, as these tell.
+        waiting: requests that wait at the servers, as the servers report.
     """
 
     servers: int
@@ -100,13 +100,13 @@ class LiveStream(msgspec.Struct, frozen=True):
     """A request of a gateway that runs or waits.
 
     Attributes:
-        flow, service: what was asked.
+        flow, service: the service that the request is for.
         model: by its name in the configuration; "" = it is not known.
         key: the name of the API key that asked; "anybody" = none is needed.
         door: as in the log.
-        since: when it came, counted as `LiveDocument.at`.
+        since: when the request arrived, counted as `LiveDocument.at`.
         tokens: tokens of the answer so far, estimated from its text.
-        begun: whether something of the answer has come.
+        begun: whether a part of the answer has arrived.
     """
 
     flow: str
@@ -179,11 +179,11 @@ class ListedStream(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         id: its id.
-        begun: when it was asked for, in Unix seconds.
+        begun: when it was requested, in Unix seconds.
         flow: the flow that was asked.
         service: its service.
-        model: the model that was asked for; None = the service has none.
-        door: the name of the door by which it was asked for; None = by none.
+        model: the requested model; None = the service has none.
+        door: the name of the door at which it was requested; None = no door.
     """
 
     id: str

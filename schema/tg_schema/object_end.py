@@ -19,7 +19,7 @@ class ObjectEnd:
 
     Attributes:
         reached: whether the object is complete.
-        size: characters up to the object's end; before that is reached, all characters that came.
+        size: characters up to the object's end; before that is reached, all characters so far.
     """
 
     def __init__(self, depth: int = 0, *, python: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Texts of a request and its answer -> their tokens, estimated where nobody has counted them."""
+"""Texts of a request and its answer -> their tokens, estimated if the provider has not counted them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -36,11 +36,11 @@ def estimate_usage(told: Usage, prompt: int, pieces: int, letters: int, *, compl
     """What a call has used: the provider's counts, and for counts that are missing an estimate by the text.
 
     Args:
-        told: what the provider has counted.
+        told: the provider's counts.
         prompt: bytes of the prompt's text; 0 = not known.
-        pieces: events with content that came.
+        pieces: events with content so far.
         letters: characters of their content.
-        complete: whether the call came to its end.
+        complete: whether the call reached its end.
         answers: whether the answer has tokens; vectors have none.
     """
     asked, answer = told.in_token, told.out_token

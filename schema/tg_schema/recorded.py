@@ -1,4 +1,4 @@
-"""Records of a stream that was kept: what shows them again, at the pace at which they came."""
+"""Records of a kept stream -> the text to show for each, and when to show it: at the pace of its arrival."""
 
 import math
 
@@ -12,7 +12,7 @@ class Recorded(msgspec.Struct, frozen=True):
     """One record of any service; its other fields are its service's.
 
     Attributes:
-        at: when it came, in seconds since 1970; the first record of each part that was stored says so.
+        at: when it arrived, in seconds since 1970; the first record of each part that was stored has this field.
     """
 
     at: float | None = None
@@ -33,7 +33,7 @@ class Pace:
     """How long to wait before each record of a stream.
 
     Args:
-        speed: times as fast as the records came: "1", "10" or another number, or "max".
+        speed: the factor by which the replay is faster than the original: "1", "10" or another number, or "max".
     """
 
     def __init__(self, speed: str | float) -> None:

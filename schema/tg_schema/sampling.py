@@ -53,7 +53,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     typical_p: Fraction | None = None
     """The probability mass of the locally typical tokens that are chosen from."""
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
-    """Divides the logits of tokens that have come before; 1 = none."""
+    """Divides the logits of tokens that occurred before; 1 = no penalty."""
     length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
     """Token id -> the number added to its logit; in our own models before log-probabilities are computed."""

@@ -20,7 +20,7 @@ class ServerSentEvents:
     stream truncates is dropped.
 
     Attributes:
-        last_id: the last `id` that has come; empty = none.
+        last_id: the last `id` so far; empty = none.
     """
 
     __slots__ = (

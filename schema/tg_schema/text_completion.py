@@ -96,7 +96,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     choice: tuple[str, ...] = ()
     """The answer must be one of these."""
     raw: bool = False
-    """Whether `prompt` goes to the model as it is, without a chat template."""
+    """Whether `prompt` goes to the model unchanged, without a chat template."""
     prompt_ids: tuple[TokenId, ...] = ()
     """The prompt as token ids, in place of `prompt`."""
     scored: tuple[TokenId, ...] = ()
@@ -141,7 +141,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     schema_strict: bool = False
     """Whether the provider should refuse a `schema` that it cannot enforce while the model writes."""
     continuation: tuple[str, ...] = ()
-    """The texts of the answer that earlier attempts have sent; the model goes on after them."""
+    """The texts of the answer that earlier attempts have sent; the model continues after them."""
 
     @property
     def system_text(self) -> str:
@@ -254,7 +254,7 @@ class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_default
     vectors: tuple[tuple[float, ...], ...] = ()
     """The answer to "embed": one for each text. A long answer comes in several records, like any other."""
     continued_at: tuple[int, ...] = ()
-    """On the last record: the characters of the answer after each of which another processor went on."""
+    """On the last record: the characters of the answer after each of which another processor continued."""
 
     @classmethod
     def join_whole(cls, records: Sequence[Self]) -> Sequence[Self]:

@@ -18,7 +18,7 @@ _PERSISTENCE = {
 
 
 def resolve_topic(name: str) -> str:
-    """The full topic name for one of TrustGraph's logical ids; a full name is returned as it is.
+    """The full topic name for one of TrustGraph's logical ids; a full name is returned unchanged.
 
     Raises:
         ValueError: `name` is neither a full topic name nor a logical id.

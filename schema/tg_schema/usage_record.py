@@ -1,4 +1,4 @@
-"""LlmService -> topic of usage -> the reader `usage`: what one call of a model has used, and who is charged."""
+"""LlmService -> topic of usage -> the reader `usage`: the usage of one call of a model, and who is charged."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Final, Literal, Self
@@ -20,7 +20,7 @@ class Payer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         key: the name of the API key, never the key itself; None = no key was required.
-        customer: who stands behind the key: the request's `user`, or the key's `customer`.
+        customer: the customer of the key: the request's `user`, or the key's `customer`.
         tags: the key's tags.
     """
 
@@ -47,7 +47,7 @@ class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         attempt: the requestor's attempt.
         call: the number of the provider's call within the attempt: 1, and further ones for merged answers; above
             1,000,000 if it failed before it brought anything and was tried again.
-        version: of this record; a reader of a newer version's record keeps the fields that it knows.
+        version: the version of this record; a reader of a newer version's record keeps the fields that it knows.
         request: the id of the original request at the gateway (`X-Request-Id`).
         payer: who is charged.
         door: the dialect of the gateway, such as "openai"; "" = it was asked on the bus itself.
@@ -62,7 +62,7 @@ class UsageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         queued_at: when the requestor published the request; this and the next three are in milliseconds since the
             epoch, UTC.
         began_at: when the provider was called.
-        first_at: when the first content came.
+        first_at: when the first content arrived.
         ended_at: when the call ended.
         outcome: how it ended.
         error: the type of our error, such as "rate-limited".

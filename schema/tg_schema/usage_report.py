@@ -1,4 +1,4 @@
-"""Usage: a question about what was used in, rows of sums out."""
+"""Usage: a question about it in, rows of sums out."""
 
 from collections.abc import Sequence
 from typing import Final, Self
@@ -44,8 +44,8 @@ class UsageRow(Usage, frozen=True, omit_defaults=True):
 
     Attributes:
         hour: when the hour began, as "2026-11-01T13:00Z"; `day` and `month` as "2026-11-01" and "2026-11".
-        tags: those of the key, with commas between them.
-        calls: of models: retries count, too.
+        tags: the key's tags, separated by commas.
+        calls: calls of models: retries count, too.
         estimated_token: tokens of prompts and answers, of calls whose counts are estimates.
         uncounted_calls: calls of which the tokens of prompt or answer are unknown.
         cost: in nano-dollars, of the calls whose cost is known.
