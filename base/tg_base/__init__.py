@@ -1,4 +1,4 @@
-"""How it travels. Import from its packages: each has a face, and this one runs before any of them.
+"""How it travels. Import from its packages, whose `__init__.py` have all exports; this file runs before any of them.
 
-runtime, bus <- telemetry <- protocol <- client, server <- llm; config names what all of them read.
+runtime, bus <- telemetry <- protocol <- client, server <- llm; config has the names that all of them read.
 """

@@ -161,7 +161,7 @@ def open_memory_bus(url: str, _options: BusOptions) -> Bus:
     """A new bus for each call.
 
     Raises:
-        BadRequest: the URL says more than `memory://`: two processes that give the same URL share nothing.
+        BadRequest: the URL has more than `memory://`: two processes that give the same URL share nothing.
     """
     if url != "memory://":
         raise BadRequest("the bus in memory has no address: write memory://").at("url")

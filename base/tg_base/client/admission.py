@@ -1,8 +1,8 @@
 """Requestor -> queue: what its processors announce, and admission control, which rejects requests that would only wait.
 
-Our share is the announced capacity minus what runs for other requestors. We may have that many requests in flight, and
-`queue` more waiting. Any further request is rejected, with the time in which the waiting ones will be answered as
-`retry_after`. Announcements are up to a heartbeat old; our own count is exact.
+Our share is the announced capacity minus the requests that run for other requestors. We may have that many requests in
+flight, and `queue` more waiting. Any further request is rejected, with the time in which the waiting ones will be
+answered as `retry_after`. Announcements are up to a heartbeat old; our own count is exact.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Announced:
         theirs: requests that they run for other requestors.
         seconds: how long their requests take; 0 = not known.
         served: whether there is a processor.
-        features: those that all of them have, since any of them may take a request.
+        features: the features that all of them have, because any of them may take a request.
         request_bytes: size of the largest request that all of them fetch in parts; 0 = there is none.
         models: the different models of these processors; a request may reach any of them.
         cools_until: when the first of their models may be asked again; 0 = one of them is not cooling down.

@@ -43,7 +43,7 @@ class AskedStream(ResponseStream[Any]):
 
     Args:
         attempt: the first one.
-        request: the request's record, as it is or encoded.
+        request: the request's record, unchanged or encoded.
         terms: how its caller asks.
         needed: the features that the request needs.
         continued: whether another processor can continue after the text of one that has died.
@@ -53,7 +53,7 @@ class AskedStream(ResponseStream[Any]):
         terms, run: as given.
         body: the encoded request of the current attempt. It is dropped at the first record of an answer that nobody can
             continue.
-        texts: the texts of earlier attempts; the current attempt goes on after them.
+        texts: the texts of earlier attempts; the current attempt continues after them.
         deaths: how many processors of the current model have lost the request.
         shadow: reads and drops the answer of the request's copy; None = there is no copy.
         silenced: how many processors fell silent while they had the request.

@@ -85,7 +85,7 @@ class Attempt(msgspec.Struct, eq=False):
 
     @property
     def answered(self) -> bool:
-        """Whether a record has come, here or at the requestor that had it before."""
+        """Whether a record has arrived, here or at the requestor that had it before."""
         return self.pieces > 0 or self.begun_as > 0
 
     def place_at(self, place: Service | None) -> None:

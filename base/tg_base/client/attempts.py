@@ -1,4 +1,4 @@
-"""Frames, deaths and silence -> the attempts at each stream: one goes on, another follows, or the stream fails.
+"""Frames, deaths and silence -> the attempts at each stream: one continues, another follows, or the stream fails.
 
 A stream is bound to the first processor that accepts it. It is retried while nothing has arrived, continued elsewhere
 if its model allows that, and otherwise falls back to the next model of its route.
@@ -54,12 +54,12 @@ class Attempts:
         topics: the names of our own topics.
         clock: measures silence.
         controls: sends to processors.
-        streams: those that run, by their ids.
+        streams: the running streams, by their ids.
         sender: sends the requests.
         warm: knows which process has a request's prefix in memory.
-        liveness: knows who is dead.
+        liveness: knows which processes are dead.
         admission: knows the capacity of each queue.
-        calls: records what dead processes cannot.
+        calls: writes the records that dead processes cannot write.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class Attempts:
         return True
 
     def _give_up(self, stream: AskedStream, error: TgError) -> None:
-        """Ask another processor if none may have begun, or it can go on, and attempts are left; otherwise fail."""
+        """Ask another processor if none may have begun or it can continue, and attempts are left; otherwise fail."""
         stream.deaths += 1
         if stream.deaths >= MAX_ATTEMPTS or (stream.begun and not self._go_on(stream, error)):
             self._end(stream, error)

@@ -34,7 +34,9 @@ _NOTHING: Final = TextCompletionResponse()
 
 
 class CallAccount:
-    """Records what dead processes and plain peers do not. What a dead process has recorded itself counts once.
+    """Writes the records that dead processes and plain peers do not write.
+
+    If a dead process has written its record itself, the call counts once.
 
     Args:
         bus: gets the records.
@@ -44,7 +46,7 @@ class CallAccount:
     def __init__(self, bus: Bus, topics: Topics) -> None:
         self._usage = UsageWriter(bus, topics.usage)
         # The finished calls, grouped by the check for silence before which they ended. A record replaces a large
-        # answer. In one process nobody dies alone.
+        # answer. If there is only one process, no other one survives to check.
         kept = 1 if bus.in_process else KEPT_CALL_CHECKS
         self._over: deque[list[tuple[Attempt, UsageRecord | None]]] = deque([[]], maxlen=kept)
 
@@ -73,7 +75,7 @@ class CallAccount:
 
         Args:
             attempts: the attempts that run.
-            dead: what the dead processes have announced.
+            dead: the last announcements of the dead processes.
         """
         if dead:
             for attempt in attempts:
@@ -140,7 +142,7 @@ def _estimate(attempt: Attempt, last: TextCompletionResponse, *, complete: bool)
     letters = measure_text((last.response, last.reasoning, last.tool_calls))
     came = attempt.pieces - attempt.missed
     letters = attempt.received - came * (len(attempt.last) - letters)
-    # What only the requestor before it has seen was, on average, as long.
+    # The part that only the previous requestor has seen was, on average, as long.
     letters = letters * attempt.pieces // max(came, 1)
     answers = attempt.operation == "completion"
     return estimate_usage(last.usage, attempt.prompt_bytes, pieces, letters, complete=complete, answers=answers)

@@ -11,7 +11,7 @@ CANCEL_REPEAT_SECONDS = 5.0
 """Seconds for which every heartbeat repeats a cancel, in case it was lost."""
 MAX_TOLD_PROCESSORS = 16
 """How many processors of a queue get a cancel. If more serve it, the processor that takes the request learns of the
-cancel when it asks for confirmation, or after its first frame: a message to each would cost more."""
+cancel when it asks for confirmation, or after its first frame: a message to each processor would cost more."""
 MAX_WITHDRAWN = 256
 """Cancelled attempts that may still be queued, and are remembered; few enough for one message."""
 
@@ -45,7 +45,7 @@ class ControlSender:
 
     def cancel(self, processor: str, key: StreamKey) -> None:
         """Stop an attempt that runs on this processor; repeated for `CANCEL_REPEAT_SECONDS`."""
-        # Keep the first time: a processor that goes on sending must not prolong the repetition for ever.
+        # Keep the first time: a processor that continues to send must not prolong the repetition for ever.
         if (processor, key) not in self._cancelled:
             self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
         self.send(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
@@ -99,7 +99,7 @@ class ControlSender:
 
     def tell_peers(self, message: object, inbox: str, peer: str | None) -> None:
         """Send a record to all requestors, or to the inbox of one; they see it as from our inbox."""
-        # The mark of an echo makes older requestors ignore the message, as the echo of somebody else.
+        # The mark of an echo makes older requestors ignore the message, like the echo of another process.
         marks = {PEER_PROPERTY: inbox, ECHO_PROPERTY: PEER_PROPERTY}
         self._outbox.put(peer or self._topics.presence, message, marks)
 

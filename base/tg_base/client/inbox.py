@@ -153,7 +153,7 @@ class Inbox:
             end = self._end(link, processor)
             if end is None:
                 return
-        # Decoded before the buffer counts it: a body that is no list of frames must not take this number's place.
+        # Decoded before the buffer counts it: a body that is not a list of frames must not take this number's place.
         for frames in end.reader.take(number, decode(_FRAMES, delivery.body)):
             end.frames += len(frames)
             for frame in frames:

@@ -199,7 +199,7 @@ class Liveness:
         Args:
             queue: the queue to which the request was published.
             asked_at: when.
-            dead: the processes that were found dead now, and what each served.
+            dead: the processes that were found dead now, and the services of each.
         """
         # A recent request is more likely on its way to or from a live processor; if not, `is_stalled` will find it.
         is_recent = self._clock() - asked_at < self._timing.interval
@@ -209,4 +209,4 @@ class Liveness:
 
 
 def _ignore(*_: object) -> None:
-    """Does nothing, until somebody can end the process or hears other requestors."""
+    """Does nothing: the default of the callbacks that end the process, or hear other requestors."""

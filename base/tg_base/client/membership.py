@@ -60,7 +60,7 @@ class Service:
 
 @dataclass(slots=True)
 class _Member:
-    """A process: since when it is known, when it was heard last, and what it serves.
+    """A process: since when it is known, when it was heard last, and its processors.
 
     `reported`, `over_below` and `ours` are from its last report to this requestor.
     """
@@ -110,7 +110,7 @@ class Membership:
             return before is None
         member.record = presence
         if presence.number > member.reported + 1:
-            # A report comes with each announcement as long as anything of ours runs, and one more after that.
+            # A report comes with each announcement as long as any request of ours runs, and one more after that.
             member.ours = {}
         self._update_services(member, presence)
         # A new event each time: clearing the old one could hide the change from a task that is about to look.
@@ -252,7 +252,7 @@ class Membership:
     def _could_take(self, member: _Member, service: Service, waited: float, long: float) -> bool:
         now = self._time()
         # A processor that was idle when last heard may have died since. If this process is the late one, it has heard
-        # no other lately, and publishes nothing again.
+        # no other process lately, and publishes nothing again.
         heard_lately = member.at > now - self._timing.overdue_after
         if heard_lately and service.idle_since is not None and service.idle_since <= now - long:
             return True
@@ -266,7 +266,7 @@ class Membership:
         return any(member.at < limit for member in self._members.values())
 
     def expire(self) -> dict[str, tuple[Presence, ...]]:
-        """Remove the processes that have been silent for too long, and return what each served."""
+        """Remove the processes that have been silent for too long, and return the services of each."""
         limit = self._time() - self._timing.dead_after
         dead = {processor: member for processor, member in self._members.items() if member.at < limit}
         self.version += bool(dead)

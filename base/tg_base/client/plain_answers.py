@@ -1,4 +1,4 @@
-"""Topics of answers of plain peers -> attempts: each is read from the first request on, since those know no inbox."""
+"""Plain peers' answer topics -> attempts: each is read from the first request on, since plain peers know no inbox."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -32,11 +32,11 @@ class PlainAnswers(Entered):
         stack.push_async_callback(self._stop_opening)
 
     async def read(self, topic: str) -> None:
-        """Read this topic from now on. All callers share one attempt to open it, which goes on if a caller leaves.
+        """Read this topic from now on. All callers share one attempt to open it, which continues if a caller leaves.
 
         Raises:
             BusError: the bus did not answer in time or refused; the next request tries again.
-            Unavailable: it is left.
+            Unavailable: the block was left.
         """
         opening = self._openings.get(topic)
         if opening is None:

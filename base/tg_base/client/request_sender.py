@@ -41,7 +41,7 @@ class RequestSender:
         bus: carries the requests, and the parts of bodies.
         topics: the names of our own topics.
         inbox: where the answers come.
-        clock: tells when an attempt begins.
+        clock: gives the time at which an attempt begins.
         controls: sends to processors.
         warm: knows which process has a request's prefix in memory.
         read_plain: reads a response topic of plain peers from now on.
@@ -106,7 +106,7 @@ class RequestSender:
             raise BusError("the bus did not take the request in time; ask again") from None
 
     async def _ask_directly(self, stream: AskedStream, process: str) -> bool:
-        """Send a request to one process; False = the bus has not taken it, and the queue gets another attempt."""
+        """Send a request to one process; False = the bus has not accepted it, and the queue gets another attempt."""
         attempt = stream.attempt
         try:
             async with asyncio.timeout(DIRECT_SECONDS):

@@ -1,7 +1,7 @@
 """Caller -> bus -> caller: the requesting end of all streams of one process.
 
-The requestor is the only authority over a stream. It names the stream, asks, and cancels it; what becomes of it
-meanwhile is decided in `attempts.py`.
+The requestor is the only authority over a stream. It names the stream, asks, and cancels it; `attempts.py` decides what
+happens in between.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from tg_schema.topics import Topics
 
 
 class Requestor:
-    """Enter it to open the inbox; leave it to cancel what still runs.
+    """Enter it to open the inbox; leave it to cancel the running requests.
 
     Args:
         bus: carries everything.
@@ -182,13 +182,13 @@ class Requestor:
 
         Args:
             route: the service.
-            request: the request's record, as it is or encoded.
+            request: the request's record, unchanged or encoded.
             timeout: seconds until the first record, and of silence between two. A non-streaming answer is one record;
                 until it comes, the processor's "accepted" frames count as progress.
             total: seconds for the whole answer; None = the limits of the model or the agent.
             bounded: apply admission control (`tg_base.client.admission`); otherwise the request is always queued.
             permit: asked before a processor may begin; at most one begins. None = they begin at once.
-            kept: whether the answer goes on for a while if this process dies, so that another one may `adopt` it.
+            kept: whether the answer continues for a while if this process dies, so that another one may `adopt` it.
 
         Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
@@ -277,7 +277,7 @@ class Requestor:
         continued = CONTINUATION in announced.features
         stream = AskedStream(attempt, request, terms, needed=needed, continued=continued, run=run)
         self._streams[stream.id] = stream
-        # Before the publish, which waits: requests that come meanwhile are counted against this one.
+        # Before the publish, which waits: requests that arrive meanwhile must count this one.
         self.admission.unanswered[route.request] += 1
         published = False
         try:

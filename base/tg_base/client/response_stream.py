@@ -18,7 +18,8 @@ from tg_schema.service_spec import Resp
 MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
 MAX_SENT_BYTES = 1024 * 1024
-"""Bytes of an attempt's records that are kept for another one to go on after them. A longer answer is not continued."""
+"""Bytes of an attempt's records that are kept so that another attempt can continue after them. A longer answer is not
+continued."""
 
 
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
@@ -45,7 +46,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         came: arrival time (loop time) of the oldest record in the last batch read.
         taken: frames that the reader has, or has begun to read.
         left: whether the work continues when the reader leaves, because another requestor adopts it.
-        death: the error that ended the last attempt, until the next one has brought something; None = no such error.
+        death: the error that ended the last attempt, until the next one has sent something; None = no such error.
 
     Raises (by `poll`, and while iterating):
         TgError: the stream failed. Nothing follows.
@@ -212,10 +213,10 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._wake = listener or _ignore
 
     def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
-        """Call `listener` once, when a processor says that it works on the request; now, if it has said so already.
+        """Call `listener` once, when a processor reports that it works on the request; at once if it already has.
 
-        A processor says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. If it opens its model first,
-        `on_opening` is called in the same way before that. As with `listen`, they must not raise or block.
+        A processor reports this if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. If it opens its model
+        first, `on_opening` is called in the same way before that. As with `listen`, they must not raise or block.
         """
         self._on_accepted, self._on_opening = listener, on_opening or _ignore
         if self._opening:

@@ -15,11 +15,11 @@ from tg_schema.served_model import RoutedModel
 
 
 class RouteRun:
-    """Asks a route's models one after the other, each at most once, while nothing of an answer has come.
+    """Asks a route's models one after the other, each at most once, as long as no part of an answer has arrived.
 
-    Models without a processor, those that lack a feature of the request and those that cool down are passed over. If no
-    model is left, the request gets the error of the first one that has the features, else of the first. If all models
-    are cooling down, the one that may be asked again first is asked at once.
+    Models without a processor, models that lack a feature of the request, and models that cool down are passed over. If
+    no model is left, the request gets the error of the first one that has the features, else of the first. If all
+    models are cooling down, the one that may be asked again first is asked at once.
 
     Args:
         plan: the route.

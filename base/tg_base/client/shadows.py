@@ -40,7 +40,7 @@ class Shadows:
 
         Args:
             stream: its answer.
-            request: its record, as it is or encoded.
+            request: its record, unchanged or encoded.
             needed: the features that it needs.
         """
         if stream.terms.permit is not None or "load_adapter" in needed:
@@ -58,7 +58,7 @@ class Shadows:
 
 
 async def _drop(asking: AbstractAsyncContextManager[ResponseStream[Any]]) -> None:
-    """Read an answer that nobody sees, and for which nobody is charged. Its processor logs what fails."""
+    """Read an answer that nobody sees, and for which nobody is charged. Its processor logs failures."""
     if (span := trace.current()) is not None:
         trace.enter(msgspec.structs.replace(span, payer=None, door="shadow"))
     with suppress(TgError):

@@ -28,7 +28,8 @@ RENEWED_SECONDS: Final = 1.0
 MAX_PROCESSES: Final = 10_000
 """How many processes are remembered; beyond that, the one heard least recently is forgotten."""
 WARNING_SECONDS: Final = 5.0
-"""How far our own clock may be from the others', and that difference may change, before the log says so."""
+"""How far our own clock may differ from the others', and by how much that difference may change, before a line is
+logged."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Configuration file -> frozen values: reading, validation, edits while a process runs, and command-line overrides."""
 
-# A face is read at a glance: several names stand on one line.
+# Keep several names on one line, so that the exports can be read at a glance.
 # fmt: off
 # isort: off
 from tg_base.config.findings import Findings, FirstFinding

@@ -24,7 +24,7 @@ AtStart = Annotated[Value, _Reading(followed=False)]
 mark, on itself or above it, is read only at the start too."""
 
 SET_BY_READER = msgspec.Meta(extra={"set_by_reader": True})
-"""Marks the type of a field that no file has: the reader sets it."""
+"""Marks the type of a field that files cannot have: the reader sets it."""
 
 _ABSENT: Any = object()
 

@@ -69,7 +69,8 @@ class ApiKey(Section, frozen=True):
     attach: Attach | None = None
     """As `attach` of a service."""
     customer: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
-    """Who is charged for its requests, if they do not say so by `user`. For usage alone, like the tags."""
+    """The customer who is charged for its requests, unless a request names one by `user`. For usage alone, like the
+    tags."""
     tags: Annotated[
         tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=64)], ...], msgspec.Meta(max_length=16)
     ] = ()
@@ -126,7 +127,7 @@ class GatewayConfig(Section, frozen=True):
     """The tables `[gateway.NAME]` of doors, each of the type that its package declares; see `door`."""
 
     def door(self, kind: type[Door]) -> Door:
-        """The table of a door: as the file has it, else with its defaults."""
+        """The table of a door: from the file, or else with its defaults."""
         return next((table for table in self.doors.values() if isinstance(table, kind)), kind())
 
 
@@ -235,7 +236,7 @@ class ToolConfig(Section, frozen=True):
 
 
 class PriceConfig(Section, frozen=True):
-    """What one model costs, in dollars for a million tokens."""
+    """The price of one model, in dollars for a million tokens."""
 
     input: Dollars
     output: Dollars

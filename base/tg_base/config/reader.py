@@ -31,7 +31,7 @@ def read_config(file: Path, services: Services = SERVICES, completed: tuple[str,
 
     Args:
         file: the TOML file.
-        services: what its flows may bind.
+        services: the services that its flows may bind.
         completed: flows whose model the command line names, so that the file need not.
 
     Raises:
@@ -94,7 +94,7 @@ def read_table(file: Path, kind: type[Table], check: Callable[[Table], object]) 
     """Read a file whose tables are the fields of `kind`.
 
     Args:
-        file: what to read.
+        file: the file to read.
         kind: the type of its content.
         check: checks what types cannot express; raises BadRequest, whose `option` is the wrong value's place.
 

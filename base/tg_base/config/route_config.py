@@ -43,7 +43,7 @@ class RouteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def make_plans(tables: Mapping[str, RouteConfig], queues: Mapping[str, Route[Any, Any]]) -> dict[str, RoutePlan]:
-    """The plan of each route that leads to a model; the rest is an error that the reader reports.
+    """The plan of each route that leads to a model; for any other route, the reader reports an error.
 
     Args:
         tables: the routes.

@@ -14,7 +14,7 @@ from tg_schema.errors import BadRequest
 AGENT_PATTERNS = "tokengrid.agent_patterns"
 """The group of entry points with which packages offer patterns, ours and others' alike."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-"""What TOML takes as a key without quotes."""
+"""A key that TOML accepts without quotes."""
 
 
 class TextCompletionConfig(ServiceConfig, frozen=True):
@@ -79,7 +79,7 @@ class AgentConfig(ServiceConfig, frozen=True):
     model: str | None = None
     """The model that the agent uses; None = the model of the flow's own text completion."""
     description: str = ""
-    """What the agent is good at; read by the supervisors that may call it."""
+    """The agent's strengths; read by the supervisors that may call it."""
     pattern: str = "react"
     """The reasoning pattern, unless the request names one."""
     tools: tuple[str, ...] | None = None

@@ -28,7 +28,7 @@ TOML_WORDS = {
     "datetime": "a date",
     "time": "a time",
 }
-"""msgspec's names of types -> how they are called in a TOML file."""
+"""msgspec's names of types -> their names in TOML."""
 _FRACTION = ("int", "float")
 """The types in msgspec's message about a whole number with a fraction."""
 
@@ -71,7 +71,7 @@ class WrongValue:
         """The sentence without the place.
 
         Args:
-            words: what types are called in the file.
+            words: the names of types in the file.
             whole: the value that was read.
         """
         path = ".".join(self.keys) or whole
@@ -82,7 +82,7 @@ class WrongValue:
         return f"{path} must be {self.described or self._describe_type(words)}"
 
     def _describe_type(self, words: Mapping[str, str]) -> str:
-        """What a value must be, made from msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
+        """The required form of a value, from "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
         wanted, got, found = self.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
         if got:
             wanted = wanted.removesuffix(" | null")

@@ -47,7 +47,7 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
     """The tables of a TOML text.
 
     Args:
-        text: all of it.
+        text: the whole text.
         file: the file that the text is from, for errors.
 
     Raises:

@@ -1,6 +1,6 @@
 """TextCompletionRequest -> provider -> LlmChunks: all that a provider's author imports."""
 
-# A face is read at a glance: several names stand on one line.
+# Keep several names on one line, so that the exports can be read at a glance.
 # fmt: off
 # isort: off
 from tg_base.llm.answer_form import strip_fence

@@ -100,7 +100,7 @@ class AnswerBuilder:
     """Builds the records of one request.
 
     Attributes:
-        totals: what all chunks add up to.
+        totals: the sums over all chunks.
         edits: functions that change each chunk before all else.
         keep: takes each chunk that is needed later; None = no chunk is.
         streams_ends: whether the end of each of several answers is sent as soon as it arrives.
@@ -145,7 +145,7 @@ class AnswerBuilder:
         self.keep = None if self._collector is None else self._collector.add
 
     def pass_on(self, chunk: LlmChunk) -> bool:
-        """A `PassOn`, for an answer that is streamed as it comes."""
+        """A `PassOn`, for an answer that is streamed as it is generated."""
         self.totals.add(chunk)
         if not (chunk.text or chunk.has_content):
             return True
@@ -202,7 +202,7 @@ class AnswerBuilder:
 
 @dataclass(slots=True)
 class Totals:
-    """What a stream's chunks add up to, without their content.
+    """The sums over a stream's chunks, without their content.
 
     Attributes:
         asked: the name of the adapter or model in the request.

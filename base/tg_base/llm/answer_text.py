@@ -35,7 +35,7 @@ class AnswerText:
         return self._stop.found if self._stop is not None else None
 
     def feed(self, piece: bytes, token: Token | None) -> tuple[str, tuple[Token, ...], bool]:
-        """Add a token's bytes, and its data if they are wanted.
+        """Add a token's bytes, and its data if the request asked for them.
 
         Returns:
             The text to show, the tokens that begin in it, and whether a stop string ended the answer.

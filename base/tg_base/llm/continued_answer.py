@@ -1,4 +1,4 @@
-"""Request for the rest of an answer -> whether a provider can go on exactly there; and the last record, which says so.
+"""Request for the rest of an answer -> can a provider continue exactly there; and the last record, which says so.
 
 A provider that cannot refuses: its requestor then ends the answer with the error of the attempt that was lost.
 """
@@ -46,7 +46,7 @@ def find_chat_prefix(request: TextCompletionRequest) -> str:
     """The text after which a chat API continues.
 
     Raises:
-        BadRequest: templates of chats would change it.
+        BadRequest: a chat template would change the text.
     """
     text = "".join(request.continuation)
     if text != text.strip():
@@ -68,7 +68,7 @@ def find_rest(limit: int, request: TextCompletionRequest) -> int:
 
 
 def end_continued(record: TextCompletionResponse, texts: Sequence[str]) -> TextCompletionResponse:
-    """The last record of an answer that went on after these texts: it says where, and has the lost calls' usage too.
+    """The last record of an answer that continued after these texts: it says where, and includes the lost calls' usage.
 
     The usage of the lost calls is estimated: each read the prompt, and the texts before its own.
     """

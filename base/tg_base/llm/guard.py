@@ -100,7 +100,7 @@ class _Guard:
 
     Attributes:
         finished: whether all answers have ended.
-        on_chunk: gets the chunks that come while the source is awaited; None = the waiting task gets them.
+        on_chunk: gets the chunks that arrive while the source is awaited; None = the waiting task gets them.
     """
 
     __slots__ = ("_answers", "_call", "_ended", "_watch", "finished", "on_chunk")
@@ -169,7 +169,7 @@ def _check_ids(chunk: LlmChunk) -> None:
 
 
 def _add_counts(chunk: LlmChunk, counts: Iterable[int | None], totals: list[int | None]) -> LlmChunk:
-    """Add the chunk's counts to the totals; the chunk without those that are out of range, which are logged."""
+    """Add the chunk's counts to the totals; returns the chunk without counts out of range, which are logged."""
     # Local models count each chunk: one loop, without a call in it.
     wrong: list[str] = []
     for place, count in enumerate(counts):
@@ -233,7 +233,7 @@ class _Watch:
         return self
 
     def go_on(self) -> None:
-        """Restart the idle clock: content has come, and the task goes on waiting."""
+        """Restart the idle clock: content has arrived, and the task continues to wait."""
         now = self._loop.time()
         self._content_due, self.saw_content = now + self._clocks.idle, False
         # From then on each restart makes the time later, so that the timer need not be moved for it.

@@ -34,7 +34,7 @@ class KeyFile:
         """The file's current key. While the file has none, the last key is used; the log says so once.
 
         Raises:
-            ProviderAuth: it never had one. The message names the file's variable or option, never its content.
+            ProviderAuth: the file never had a key. The message names the file's variable or option, never its content.
         """
         try:
             key = await asyncio.to_thread(self.read_now)

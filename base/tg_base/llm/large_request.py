@@ -93,7 +93,7 @@ def read_in_parts(data: bytes) -> RequestParts:
 
 
 def check_schemas(request: TextCompletionRequest) -> None:
-    """Refuse schemas that are larger than any model takes, since processes on the way compile them.
+    """Refuse schemas that are larger than any model accepts, because processes on the way compile them.
 
     Raises:
         TooLarge: a schema is too large.

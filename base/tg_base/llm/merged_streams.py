@@ -15,7 +15,8 @@ MAX_QUEUED_CHUNKS = 64
 async def merge_streams(sources: Sequence[AsyncGenerator[LlmChunk, None]], most: int) -> AsyncGenerator[LlmChunk, None]:
     """The chunks of all sources as they come, each with its source's number as `index`.
 
-    At most `most` sources run at the same time; the others begin when one ends. Leaving the generator closes them all.
+    At most `most` sources run at the same time; the others begin when one ends. When the generator is left, all of them
+    are closed.
 
     Raises:
         Exception: the error of the first source that fails; the others are closed.

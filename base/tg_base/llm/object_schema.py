@@ -69,7 +69,7 @@ class ObjectSchema:
         """Compile the schema in another process, if that may take long.
 
         Raises:
-            BadSchema: it is no JSON schema, refers to another document, or takes too much work.
+            BadSchema: it is not a JSON schema, refers to another document, or takes too much work.
         """
         if self._validator is None:
             await self._find_elsewhere(_NOTHING, workers)

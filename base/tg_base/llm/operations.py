@@ -30,7 +30,7 @@ _TASKS: Final = {
     "load-adapter": "change its adapters",
     "unload-adapter": "change its adapters",
 }
-"""What a provider did not do in time, by the operation."""
+"""The work that a provider did not complete in time, by the operation."""
 
 
 class Embeddings(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         tries: attempts per request; a request is retried only before its first chunk.
         capacity: maximum number of concurrent requests; more wait in the bus. None = the provider's default.
         without: features that this server or model lacks although its provider has them; requests for one are refused,
-            unless the base does it in the provider's stead.
+            unless the base can supply the feature itself.
         extra_features: features that this model has although other models of its provider lack them: `embed`, for a
             model that gives vectors.
     """
@@ -76,7 +76,7 @@ class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_
         return self.upstream_model or model
 
     def sampling(self, request: TextCompletionRequest) -> Sampling:
-        """The request's sampling, with these options as defaults; the rest of an answer gets what its limit leaves.
+        """The request's sampling, with these options as defaults; the rest of an answer gets the rest of its limit.
 
         Raises:
             BadRequest: maybe no token is left.

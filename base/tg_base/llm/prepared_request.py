@@ -23,7 +23,7 @@ class PreparedRequest(TextCompletionRequest, frozen=True):
 
     Attributes:
         sent: the argument of the client's `post`.
-        plan: how it is answered; its requests are prepared as well.
+        plan: the plan for the answer; its requests are prepared as well.
     """
 
     sent: Any = None

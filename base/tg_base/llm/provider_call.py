@@ -29,7 +29,7 @@ class ProviderCall(CallMeter, kw_only=True):
 
     Attributes:
         account: the account of the request that the call is made for; None = the call is not recorded.
-        operation: what is asked for.
+        operation: the requested operation.
         model: the model's name here.
         upstream_model: its name at the provider.
         provider: the provider's name in the configuration.
@@ -57,7 +57,7 @@ class ProviderCall(CallMeter, kw_only=True):
     def end(self, error: BaseException | None) -> None:
         """Record and count the call, and log a refusal. `error` has ended the call; None = it is complete.
 
-        A call that its reader left before it was sent does not count.
+        A call does not count if its reader left before it was sent.
         """
         if self.operation not in PAID_OPERATIONS:
             # Count a stream that was cancelled or has failed, too: the provider bills the tokens up to there.
@@ -73,7 +73,7 @@ class ProviderCall(CallMeter, kw_only=True):
             else:
                 self.account.record(record)
         if isinstance(error, TgError) and error.details:
-            # Log what the provider's support asks for, but never the body, which may contain prompts or keys.
+            # Log the id that the provider's support team needs, but never the body, which may contain prompts or keys.
             log.warning("provider.refused", model=self.model, provider=self.provider, **error.details)
         if self.about is not None:
             self.about |= self._describe_end()
@@ -122,7 +122,7 @@ class ProviderCall(CallMeter, kw_only=True):
         )
 
     def _usage(self, outcome: Outcome) -> Usage:
-        """The usage, estimated where the provider has not counted, unless it failed before it sent anything."""
+        """The usage, estimated where the provider has not counted, unless the call failed before it sent anything."""
         if outcome == "failed" and not self.pieces:
             return Usage(*self.counts)
         answers = self.operation not in PAID_OPERATIONS

@@ -19,7 +19,7 @@ class Ranking:
         self._sums: dict[int, tuple[float, int]] = {}
 
     def edit(self, chunk: LlmChunk) -> LlmChunk:
-        """Count the chunk's tokens, and return it as the requestor wants it."""
+        """Count the chunk's tokens, and return it in the form that the requestor wants."""
         known = [token.logprob for token in chunk.tokens if token.logprob is not None]
         total, count = self._sums.get(chunk.index, (0.0, 0))
         self._sums[chunk.index] = total + sum(known), count + len(known)

@@ -110,7 +110,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
             # Check before the import, which takes seconds, so that a wrong option is reported at once.
             endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
         except ProviderAuth:
-            # Report a missing package before a missing key: it would be the next error anyway.
+            # Report a missing package before a missing key, because the missing package would be the next error anyway.
             await start_daemon_thread(lambda: import_module(cls.wire.client), f"import {cls.wire.client}")
             raise
         connection = await KeyedConnection[SdkConnection].open(

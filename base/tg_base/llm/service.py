@@ -75,7 +75,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
         tries: attempts per request; a request is retried only before its first chunk.
         native_features: features that the provider has itself.
         optional_features: features that only some of its models have; the option `extra_features` adds them to a model.
-        continued_features: what a request may need so that the provider can still continue its answer after text that
+        continued_features: the features of requests whose answer the provider can still continue after text that
             another process sent.
         features: the native ones and those that the base supplies; a request that needs another one is refused before
             the provider is called.
@@ -119,7 +119,7 @@ class LlmService(Operator, Service[TextCompletionRequest, TextCompletionResponse
 
     @classmethod
     def find_features(cls, options: ProviderOptions) -> frozenset[Feature]:
-        """The features that it announces with these options, before it knows what its model lacks."""
+        """The features that it announces with these options, before it knows which features its model lacks."""
         native = cls.find_native_features(options)
         ranked: frozenset[Feature] = frozenset({"best_of"} if "logprobs" in native else ())
         return native | EMULATED_FEATURES | ranked | (READING_FEATURES - options.without)

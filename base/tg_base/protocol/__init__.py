@@ -1,6 +1,6 @@
 """Requestor <-> processor: their messages on the bus, and their clocks."""
 
-# A face is read at a glance: several names stand on one line.
+# Keep several names on one line, so that the exports can be read at a glance.
 # fmt: off
 # isort: off
 from tg_base.protocol.clocks import AwakeClock, PublisherClocks

@@ -16,7 +16,7 @@ JUMP_SECONDS = 30.0
 TRUSTED_SECONDS = 10.0
 """How long after a heartbeat a delay above `JUMP_SECONDS` is believed; later, a clock may have been set."""
 MAX_PUBLISHERS = 10_000
-"""Publishers that are remembered; beyond it the one heard least recently is forgotten."""
+"""Publishers that are remembered; beyond this number, the one heard least recently is forgotten."""
 
 
 class AwakeClock:
@@ -105,7 +105,7 @@ class PublisherClocks:
             del self._publishers[next(iter(self._publishers))]
 
     def silence(self, publisher: str) -> float:
-        """Seconds since a publisher's last heartbeat; infinite = none has come."""
+        """Seconds since a publisher's last heartbeat; infinite = none has arrived."""
         known = self._publishers.get(publisher)
         return math.inf if known is None else self._time() - known.received_at
 

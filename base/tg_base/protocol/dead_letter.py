@@ -12,17 +12,17 @@ log = structlog.get_logger()
 
 
 async def publish_dead_letter(bus: Bus, topics: Topics, queue: str, body: bytes, reason: str) -> bool:
-    """Count a message that no processor is to have, and publish it as a dead letter.
+    """Count a message that no processor should get, and publish it as a dead letter.
 
     Args:
         bus: carries it.
         topics: the names of our own topics.
         queue: the topic that it came from.
         body: its bytes; if they are too large for a message with the reason, only the reason is published.
-        reason: why no processor is to have it.
+        reason: why no processor should get it.
 
     Returns:
-        Whether the bus has taken it; otherwise the log says so.
+        Returns whether the bus has accepted it; otherwise the log says so.
     """
     POISON.labels(queue).inc()
     topic = topics.dead_letter(queue)

@@ -1,4 +1,4 @@
-"""Record of a request -> what travels: its JSON, and the few facts that its requestor needs of it."""
+"""Record of a request -> its form on the bus: its JSON, and the few facts that its requestor needs."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,13 +15,13 @@ class EncodedRequest:
 
     Attributes:
         body: the JSON of its record.
-        features: as the service's `ServiceSpec.features` gives them.
-        streaming: as the record's; True where it has no such field.
-        sampling: as the record's, if it has any.
-        cache_key: as the record's, if it has any.
+        features: the features that the service's `ServiceSpec.features` lists.
+        streaming: the record's `streaming`; True if it has no such field.
+        sampling: the record's `sampling`, if it has any.
+        cache_key: the record's `cache_key`, if it has any.
         text_bytes: as `measure_text` of the record.
-        user: as the record's, if it has any.
-        operation: as the record's, if it has any.
+        user: the record's `user`, if it has any.
+        operation: the record's `operation`, if it has any.
     """
 
     body: bytes

@@ -37,7 +37,7 @@ class HeartbeatTiming:
 
     @cached_property
     def overdue_after(self) -> float:
-        """After this silence a heartbeat is overdue, and the last one no longer shows what its sender does."""
+        """After this silence a heartbeat is overdue, and the last one no longer shows the sender's state."""
         return 1.5 * self.interval
 
     @cached_property

@@ -135,7 +135,7 @@ class LinkSender:
         self._taken.clear()
 
     async def until_taken(self) -> None:
-        """Return when the next message has been made from what waits."""
+        """Return when the next message has been made from the waiting records."""
         await self._taken.wait()
 
     def acknowledge(self, ack: Ack) -> None:
@@ -206,7 +206,7 @@ class LinkSender:
                     await self._room.acquire()
                     if (wait := self.spacing.wait(clock())) > 0:
                         await asyncio.sleep(wait)
-                    # The message is made only now, so that it includes the frames that came while we waited.
+                    # The message is made only now, so that it includes the frames that arrived while we waited.
                     self.spacing.note_sent(len(self._waiting), len(self._unacked), clock())
                     sends.create_task(self._publish(self._next())).add_done_callback(lambda _: self._room.release())
 
@@ -257,7 +257,7 @@ class LinkSender:
         return None
 
     def _shrink(self, message: _Message) -> _Message:
-        """The same message without its largest record. That stream ends with an error, the others go on."""
+        """The same message without its largest record. That stream ends with an error, the others continue."""
         frames = decode(list[Frame], message.body)
         kinds = [(index, kind) for index, kind in enumerate(message.kinds) if kind is not None]
         index, kind = max(kinds, key=lambda one: len(frames[one[0]].record))
@@ -308,7 +308,7 @@ class LinkStream:
         self._timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._repeat_accepted)
 
     def signal(self, kind: FrameKind, question: int = 0) -> None:
-        """Tell or ask the requestor something beside the records; `Frame` says what the kinds and numbers mean."""
+        """Send the requestor a notice or a question besides the records; `Frame` explains the kinds and numbers."""
         signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
         signals = self._signals = self._signals or []
         if not signals or signals[-1] != signal:
@@ -343,7 +343,7 @@ class LinkStream:
         self._link.streams.discard(self._key)
 
     def take(self, largest: int) -> list[_KindFrame]:
-        """All that is buffered, in the order of the calls: a question must not overtake the record before it.
+        """Returns all that is buffered, in the order of the calls: a question must not overtake the record before it.
 
         Args:
             largest: bytes of the largest record that the bus carries.

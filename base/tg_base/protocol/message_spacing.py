@@ -22,7 +22,7 @@ HALF_LIFE_SECONDS: Final = 2.0
 def share(rates: Iterable[float]) -> float:
     """Seconds between two messages of each link, so that all links together send `MESSAGES_PER_SECOND`.
 
-    Links with few frames need less than an equal part; the others share what these leave.
+    Links with few frames need less than an equal part; the others share the remainder.
 
     Args:
         rates: frames per second of each link. A link sends at most one message for each frame.

@@ -1,4 +1,4 @@
-"""Requestor <-> processor: the messages beside requests. A plain peer needs none of them."""
+"""Requestor <-> processor: all messages except requests. A plain peer needs none of them."""
 
 from typing import Annotated, Final, Literal, cast
 
@@ -22,7 +22,7 @@ OPENING_MODEL = 1
 IDLE_LINK_SECONDS = 30.0
 """Seconds after which a processor closes an unused link. Its requestor drops the other end later, never before."""
 KIND_PROPERTY = "kind"
-"""What a message on an inbox is that belongs to no link: "report" = a `LinkReport`, "presence" = a `Presence`."""
+"""The type of a message on an inbox that belongs to no link: "report" = a `LinkReport`, "presence" = a `Presence`."""
 PEER_PROPERTY: Final = "peer"
 """Marks a message from one requestor to others, on presence or on an inbox: the inbox of its sender."""
 
@@ -31,10 +31,10 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     """One stream's part of a link message.
 
     Attributes:
-        kind: what the frame is. "record" = a response record that is not the last. "end" = the last response record.
-            "accepted" = the processor works on the request. "confirm" = it holds a request that may be a redelivery,
-            and asks for a `Confirmed`. "returned" = it has not begun the request; another processor should take it.
-            "fetch" = it wants the body of a large request, from an offset on (`Part`).
+        kind: the type of the frame. "record" = a response record that is not the last. "end" = the last response
+            record. "accepted" = the processor works on the request. "confirm" = it holds a request that may be a
+            redelivery, and asks for a `Confirmed`. "returned" = it has not begun the request; another processor should
+            take it. "fetch" = it wants the body of a large request, from an offset on (`Part`).
         stream: the stream's id.
         attempt: which attempt at the stream this answers.
         record: for "record" and "end", the response record, a JSON object.
@@ -149,7 +149,7 @@ class Adopt(msgspec.Struct, frozen=True, tag="adopt"):
 
 Control = Cancel | Heartbeat | Nack | Confirmed | Announce | Adopt
 CONTROL = cast("type[Control]", Control)
-"""The union as `decode` takes it."""
+"""The union type for `decode`."""
 
 
 class LinkState(msgspec.Struct, frozen=True, array_like=True):
@@ -190,7 +190,7 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Process -> every requestor, once a second: what it serves and how busy it is.
+    """Process -> every requestor, once a second: the process's services, and how busy it is.
 
     A process's record has `services`, one record per processor, and its own `queues` is empty. It holds only changes; a
     requestor that has missed an earlier record asks the process for everything. A record without `number` describes a
@@ -214,7 +214,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         adapters_only: whether a request must name one of them, since nothing leads to the model alone.
         number: which announcement of its process this is; -1 = not the record of a process.
         base: the announcement that this one adds to: its reader needs that or a later one; -1 = the state is whole.
-        services: what each processor of the process serves, if that has changed since `base`.
+        services: the state of each processor of the process, if it has changed since `base`.
         gone: the ids of processors that have ended since `base`.
         birth: in a record to one inbox, the `birth` of the process that first asked for that inbox; empty = not stated.
         cooling: seconds for which its model should not be asked, since it has failed; 0 = it may be asked.

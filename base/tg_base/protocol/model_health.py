@@ -15,7 +15,7 @@ from tg_schema import TgError
 WINDOW_SECONDS: Final = 30.0
 """Older outcomes do not count."""
 MIN_FAILURES: Final = 3
-"""A model does not cool down after fewer failures in the window, unless it said when to come back."""
+"""A model does not cool down after fewer failures in the window, unless its error said when to try again."""
 FAILURES_IN_TURN: Final = 4
 """Failures in a row after which a model that was well cools down: its many earlier answers would outweigh them for a
 long time."""
@@ -37,7 +37,7 @@ FAILURES: Final = frozenset(
 
 @dataclass(slots=True)
 class _State:
-    """`until` and `reason` are of what was seen here, `heard_until` and `heard_reason` of what processors announce."""
+    """`until` and `reason` were observed here, `heard_until` and `heard_reason` were announced by processors."""
 
     outcomes: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=MAX_OUTCOMES))
     until: float | None = None
@@ -51,8 +51,8 @@ class _State:
 class ModelHealth:
     """What one process knows about the health of models, by their queues or ids.
 
-    A requestor knows how the models answered that its routes have asked. A processor knows how its own model answered
-    all requestors, and announces that.
+    A requestor knows how the models of its routes answered it. A processor knows how its own model answered all
+    requestors, and announces that.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class ModelHealth:
         self._states[queue].probing = False
 
     def wait(self, queue: str) -> float:
-        """Seconds until the model may be tried; 0 = it does not cool down now."""
+        """Seconds until the model may be tried; 0 = it is not cooling down now."""
         state = self._states[queue]
         return max(0.0, max(state.until or 0.0, state.heard_until) - _now())
 
@@ -128,7 +128,7 @@ class ModelHealth:
         return state.until != before
 
     def hear(self, queue: str, until: float, reason: str) -> None:
-        """Note what all processors of the queue announce now.
+        """Note the current announcements of all processors of the queue.
 
         Args:
             queue: their queue.

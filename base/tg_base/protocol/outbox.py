@@ -13,7 +13,7 @@ from tg_schema import TgError, encode
 log = structlog.get_logger()
 
 MAX_WAITING_MESSAGES = 10_000
-"""Messages that may wait to be sent; any more are dropped, since every heartbeat repeats what matters."""
+"""Messages that may wait to be sent; any more are dropped, because every heartbeat repeats the important facts."""
 MAX_CONCURRENT_MESSAGES = 1_000
 """Messages that are published concurrently, so that one slow publish does not delay the others."""
 

@@ -43,9 +43,9 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         fresh: whether it cannot be a redelivery. A bus redelivers a request whose acknowledgement was lost with a
             processor or a broker that died.
         size: bytes of a body that is fetched in parts (`Part`); 0 = the message holds it.
-        queue: the work queue that a request sent to one process is meant for; None = it came through its queue.
+        queue: the work queue that a request sent to one process was meant for; None = it came through its queue.
         span: the trace of the request through all hops; None = not known.
-        kept: whether the answer goes on for a while without its requestor, for another one to adopt it.
+        kept: whether the answer continues for a while without its requestor, so that another one can adopt it.
     """
 
     key: StreamKey

@@ -23,8 +23,8 @@ class Route(Generic[Req, Resp]):
         model: the model that the configuration binds to it, or the route; only text completion has one.
         plan: the name of the route that a requestor carries out in place of asking `request`, which is its first
             model's queue (`RoutePlan`); None = there is none.
-        keep: how long a gateway keeps its streams, as in the header by which a client asks for that; None = it does
-            not.
+        keep: how long a gateway keeps its streams, in the form of the header by which a client asks for that; None = it
+            does not.
         attach: whether a request gets the answer of an equal one whose client has left.
     """
 
@@ -77,7 +77,7 @@ class RoutePlan:
 
     @property
     def entry(self) -> Route[Any, Any]:
-        """What a caller asks: the first queue, under this plan's name."""
+        """The route for a caller: the first queue, under this plan's name."""
         first = self.queues[0]
         return Route(
             first.flow, first.spec, first.request, first.response, queue=first.queue, model=self.name, plan=self.name

@@ -17,7 +17,7 @@ from tg_schema.usage_record import UsageRecord
 log = structlog.get_logger()
 
 MAX_WAITING_RECORDS: Final = 100_000
-"""Records that are kept while the bus takes none, about 50 MB; any more are dropped, counted and logged once."""
+"""Records that are kept while the bus accepts none, about 50 MB; any more are dropped, counted and logged once."""
 GATHER_SECONDS: Final = 0.1
 """How long a message waits for more records: one for each would cost ten times as much."""
 MAX_MESSAGE_BYTES: Final = 64 * 1024
@@ -86,7 +86,7 @@ class UsageWriter:
     async def flush(self, seconds: float) -> None:
         """Wait until the bus has everything, at most this long.
 
-        What waits after a refusal is tried once more at once.
+        Records that wait after a refusal are tried once more at once.
         """
         self._hurry.set()
         await is_set_within(self._idle, seconds)

@@ -18,7 +18,7 @@ def start_daemon_thread(function: Callable[[], Result], name: str) -> asyncio.Fu
         name: the thread's name.
 
     Returns:
-        What the function returns or raises. Cancelling this future abandons the function, which runs on.
+        The result of the function, or its exception. Cancelling this future abandons the function, which runs on.
     """
     result: Future[Result] = Future()
     result.set_running_or_notify_cancel()

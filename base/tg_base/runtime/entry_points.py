@@ -1,4 +1,4 @@
-"""Group and name -> what an installed package offers there, ours and others' alike; finding it imports nothing."""
+"""Group and name -> the object that an installed package (ours or not) offers there; finding it imports nothing."""
 
 import re
 import sys
@@ -33,7 +33,7 @@ def find_entry_point(group: str, name: str, what: str, place: str, others: Itera
         group: the group of entry points, as packages declare them.
         name: the name of an entry point, or a place that needs none: "module:name".
         what: the kind of object, for the error.
-        place: how its place is written, for the error: "module:Class"; "" = only packages offer it.
+        place: the form of its place, for the error: "module:Class"; "" = only packages offer it.
         others: known names that no installed package offers.
 
     Raises:
@@ -65,7 +65,7 @@ def load_function(group: str, name: str, what: str) -> Callable[..., Any]:
 
     Raises:
         NotFound: nobody offers it, or it cannot be imported.
-        BadRequest: it is no function.
+        BadRequest: the object is not a function.
     """
     try:
         found: object = find_entry_point(group, name, what, "module:function").load()

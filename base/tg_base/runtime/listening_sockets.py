@@ -37,8 +37,8 @@ def explain_no_listening(error: OSError | ValueError, another: str) -> str:
     """Why nothing can listen at a host and port, and what to do, as the end of a sentence.
 
     Args:
-        error: what opening has raised.
-        another: what to do if the port is taken, or not for us.
+        error: the error from opening it.
+        another: what to do if the port is in use, or not permitted to us.
     """
     number = error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
     if number in {errno.EADDRINUSE, errno.EACCES, errno.EPERM}:

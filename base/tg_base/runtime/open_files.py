@@ -25,7 +25,7 @@ class Descriptors:
     """The descriptors of a process.
 
     Attributes:
-        short: whether too few were free when they were looked at last.
+        short: whether too few were free at the last check.
     """
 
     def __init__(self) -> None:

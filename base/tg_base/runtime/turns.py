@@ -11,7 +11,7 @@ Steps = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """The result, without a pause. Raises what the work raises."""
+    """The result, without a pause. Raises the exceptions of the work."""
     while True:
         try:
             next(steps)

@@ -48,7 +48,7 @@ class WorkerPool:
         A cancelled caller leaves at once; its call runs to its end, and the result is dropped.
 
         Args:
-            function: called there. What it logs is logged here.
+            function: called there. Its log lines are logged here.
             arguments: picklable.
             answer: answers the questions that the function asks with `ask_caller`.
             seconds: how long the call may take, the start of its process included.

@@ -19,7 +19,7 @@ import structlog
 log = structlog.get_logger()
 
 HELD_SECONDS = 5.0
-"""CPU time of the loop's thread after which the work that holds it ends with the process."""
+"""CPU time of the loop's thread after which the process ends, together with the work that blocks the loop."""
 _LOOKS = 10
 """How often the loop is checked in that time."""
 _SHOWN_FRAMES = 4

@@ -184,7 +184,7 @@ class Host:
 
         Args:
             processor: its id.
-            describe: describes the processor: what it serves, and what it has done since the last call.
+            describe: describes the processor: its services, and its work since the last call.
             take: called with each request that is sent to this process directly; None = the processor takes none.
         """
         self._services[processor] = describe
@@ -200,7 +200,7 @@ class Host:
     async def announce(self) -> None:
         """Announce presence to all requestors, and the state of each link that is in use to its inbox.
 
-        If the bus does not take it, the log says so; the next announcement tells everything again.
+        If the bus does not accept it, the log says so; the next announcement repeats everything.
         """
         self._number += 1
         number, before = self._number, self._announced
@@ -238,7 +238,7 @@ class Host:
 
     def _report(self, inbox: str) -> None:
         link, below = self.links.find(inbox), self.links.over_below(inbox)
-        # What runs for the requestor, by processor.
+        # The running requests of the requestor, by processor.
         keys = map(self._find_first, () if link is None else link.streams)
         counts = Counter(self.running[key].processor for key in keys)
         state = None if link is None else link.state

@@ -19,9 +19,9 @@ from tg_base.runtime import report
 from tg_base.telemetry import last_number
 
 RETURN_HEARTBEATS = 2
-"""Heartbeat intervals in which a requestor that was believed dead must prove that it is back."""
+"""Heartbeat intervals in which a requestor that was declared dead must prove that it is back."""
 MAX_REQUESTORS = 10_000
-"""Dead requestors that are remembered; beyond it the oldest is forgotten."""
+"""Dead requestors that are remembered; beyond this number the oldest is forgotten."""
 
 
 class LinkPool:
@@ -76,7 +76,7 @@ class LinkPool:
         return iter(self._links.values())
 
     def due_reports(self) -> list[LinkSender]:
-        """The links whose state is to be reported to their inbox: those in use, and those that were when last asked."""
+        """The links whose state is to be reported to their inbox: those in use now, or at the last call."""
         before, self._used = self._used, {link.inbox for link in self if not link.idle}
         return [link for link in self if link.inbox in before | self._used]
 

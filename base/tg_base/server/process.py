@@ -51,12 +51,11 @@ def serve_process(
 
     A signal during entering cancels that. A second SIGTERM or SIGINT ends the process at once, unless a parent decides
     that. A process that was started with SIGHUP ignored, as under nohup, goes on ignoring it. Uses uvloop if it is
-    installed.
-    Raises what `serving` and `ready` raise, and Unavailable where the process may open too few files.
+    installed. Raises the exceptions of `serving` and `ready`, and Unavailable if the process may open too few files.
 
     Args:
         serving: the service.
-        ready: called with what `serving` yields.
+        ready: called with the value that `serving` yields.
         events: further events, each with a function to call.
     """
     _check_open_files()

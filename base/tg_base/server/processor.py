@@ -52,8 +52,8 @@ LINGER_SECONDS = 3.0
 """Seconds for which a queue that an edit leaves without a reader is still read: requests may wait there, and gateways
 may read the file a little later."""
 MAX_UNCONFIRMED_REQUESTS = 256
-"""Requests that may await confirmation without a slot. Beyond it, one request of each requestor may await it in a
-slot."""
+"""Requests that may await confirmation without a slot. Beyond this number, one request of each requestor may wait for
+it in a slot."""
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
 ACCEPTED_EVERY_HEARTBEATS = 5
@@ -66,7 +66,7 @@ _REUSED = BadRequest("a request with this id has just ended; give each request a
 
 
 class Processor:
-    """Enter it to serve; leave it to drain: what has not ended within `grace` seconds fails or continues elsewhere.
+    """Enter it to serve; leave it to drain: requests still running after `grace` seconds fail or continue elsewhere.
 
     Args:
         bus: carries everything.
@@ -121,7 +121,7 @@ class Processor:
 
     @property
     def name(self) -> str:
-        """The id of its process, which it answers under."""
+        """The id of its process, under which it answers."""
         return self.host.name
 
     @property
@@ -212,8 +212,9 @@ class Processor:
                 await asyncio.wait(late)
 
     async def _pump(self, route: Route[Any, Any], requests: AsyncIterator[Delivery]) -> None:
-        # Wait for a free slot before asking the bus, so that an idle processor gets what we could not begin. Take the
-        # slot only with a request in hand: one that is held for an empty queue would starve this processor's others.
+        # Wait for a free slot before asking the bus, so that an idle processor gets the requests that we cannot begin.
+        # Take the slot only with a request in hand: one that is held for an empty queue would starve this processor's
+        # others.
         while True:
             await self._slots.wait(route)
             if descriptors.short:
@@ -447,7 +448,7 @@ class Processor:
         return kept
 
     def _describe(self) -> Presence:
-        """What the processor serves, and what it has done since the last call."""
+        """The processor's services, and its work since the last call."""
         waited, self._waited = self._waited, 0.0
         is_deaf = bool(self._subscriptions.failed) or self.host.has_failed_subscription
         return Presence(

@@ -132,7 +132,8 @@ class RequestTask:
         try:
             with _DEFECTS:
                 beginning = self._begin(request, responder)
-                # A prompt may be long, and an answer may take minutes: the service keeps what it needs of the request.
+                # A prompt may be long, and an answer may take minutes: the service keeps the parts of the request that
+                # it needs.
                 del request
                 try:
                     records = await beginning
@@ -141,8 +142,8 @@ class RequestTask:
                     # Even a coroutine that has ended takes 232 bytes.
                     del beginning
                     begun = True
-                    # The deadline ends with the beginning: our requestors cancel what they no longer want. Plain peers
-                    # cannot.
+                    # The deadline no longer counts once the request has begun: our requestors cancel what they no
+                    # longer want. Plain peers cannot.
                     if self._call.reply is not None:
                         self._end_deadline()
                     if records is not None:

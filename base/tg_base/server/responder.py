@@ -16,7 +16,7 @@ log = structlog.get_logger()
 class PlainResponder:
     """For a plain peer, which knows only the property `id`: one message for each record, sent one after the other.
 
-    A plain peer is told nothing else: its request never lacks its body, and needs no confirmation. The methods are
+    A plain peer gets no other message: its request never lacks its body, and needs no confirmation. The methods are
     those of `LinkStream`.
     """
 
@@ -57,7 +57,7 @@ Responder = LinkStream | PlainResponder
 
 
 async def send_failure(responder: Responder, record: Response) -> None:
-    """Send the error that ends a stream. If the bus does not take it, the log says so; nobody else can be told."""
+    """Send the error that ends a stream. If the bus does not accept it, there is only a line in the log."""
     try:
         await responder.send(record)
     except TgError as error:

@@ -98,7 +98,7 @@ class EditedProcessors(ABC):
 
     @abstractmethod
     def _find_parts(self, config: Config) -> object:
-        """What is opened for a configuration; equal for two configurations that need the same processors."""
+        """The processors' parts for a configuration; equal for two configurations that need the same processors."""
 
     @abstractmethod
     def _is_served(self, config: Config) -> bool:

@@ -36,7 +36,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class ServeContext:
-    """What a kind of service may use to run.
+    """The resources that a kind of service may use to run.
 
     Attributes:
         config: the configuration of this process: the file with the overrides of the command line.
@@ -96,7 +96,7 @@ class ServiceKind(ABC):
         Override it or, where processors come and go with the edits of the file, `serve`.
 
         Args:
-            context: what may be used.
+            context: the resources that may be used.
             stack: closes what the services share, when the last processor has ended.
 
         Raises:
@@ -118,7 +118,7 @@ class ServiceKind(ABC):
         return () if spec is None else tuple(route for route in config.routes(spec.name) if not route.plain)
 
     def find_parts(self, config: Config) -> object:
-        """What the services are made of. If an edit changes it, all services are opened anew, beside the old ones."""
+        """The services' parts. If an edit changes one, all services are opened anew, next to the old ones."""
         return config.bound(self.table)
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ MAX_TOMBSTONES = 100_000
 
 # Not a dict, which looks for its first entry among all that were deleted: a burst would cost its square.
 class Tombstones(OrderedDict[StreamKey, float]):
-    """Attempts that nobody may begin, each with the time until which it is remembered; `in` asks for one.
+    """Attempts that nobody may begin, each with the time until which it is remembered; `in` checks for one.
 
     The number of attempts is bounded. Each is remembered until the first `sweep` after its time; later does no harm,
     since no requestor reuses an attempt's number.

@@ -41,8 +41,8 @@ class UsageAccount(msgspec.Struct):
         """Publish the record of a call that is over, under its number.
 
         If this process dies, or is taken for dead, its requestor records the call that was running, as number 1. Calls
-        for several answers of a request run side by side, and the requestor records them as one: if one of them has
-        ended before, as number 1, what still ran is not counted.
+        for several answers of a request run concurrently, and the requestor records them as one: if one of them has
+        ended before, as number 1, the others that still ran are not counted.
         """
         self.calls += 1
         self.put(replace(record, call=self.calls))

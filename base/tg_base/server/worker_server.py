@@ -30,7 +30,7 @@ class Work:
         serve: called in the worker with this object and a function `tell`, with which it reports to the parent. It
             calls `tell` with one line once it serves, and with `LEAVING` once it begins to end. It returns when it has
             ended, and raises TgError if it cannot serve.
-        order: an argument for `serve`: what to serve.
+        order: an argument for `serve`: the services to run.
         number: which worker it is.
         sockets: descriptors of listening sockets, which it has inherited.
         metrics_sockets: descriptors of the sockets for its own page of metrics.
@@ -50,7 +50,7 @@ class WorkerServer:
 
     Attributes:
         pid: its id.
-        line: the line that it wrote once it served.
+        line: the line that it wrote when it began to serve.
     """
 
     def __init__(self, process: Process) -> None:
@@ -87,7 +87,7 @@ class WorkerServer:
         return worker
 
     def drain(self) -> None:
-        """End it while all workers end: it refuses new requests and finishes what runs."""
+        """End it while all workers end: it refuses new requests and finishes the running ones."""
         self._signal(signal.SIGINT)
 
     def hand_over(self) -> None:
@@ -95,7 +95,7 @@ class WorkerServer:
         self._signal(signal.SIGTERM)
 
     async def left(self) -> bool:
-        """Wait until it no longer serves; returns whether it still finishes what runs."""
+        """Wait until it no longer serves; returns whether it still finishes running requests."""
         line = await cast("asyncio.StreamReader", self._process.stdout).readline()
         return line.decode() == f"{LEAVING}\n"
 

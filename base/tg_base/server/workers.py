@@ -32,12 +32,12 @@ LATE_SECONDS: Final = 15.0
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What workers have in common.
+    """The settings that workers have in common.
 
     Attributes:
         work: the order for each worker; number and sockets are filled in.
         count: the number of workers.
-        host: where they listen.
+        host: the address to listen on.
         port: their port; 0 = any free one.
         drain: seconds that running requests get to finish when a worker ends.
         metrics_host: where their pages of metrics listen.
@@ -100,7 +100,7 @@ class Workers:
         async with AsyncExitStack() as stack:
             await self._listen(stack)
             stack.push_async_callback(self._end)
-            # Start the first alone: an error is mostly the same for all, and is then told once.
+            # Start the first alone: an error is mostly the same for all, and is then reported once.
             first = await self._start(0)
             others = map(self._start, range(1, self._count))
             self._current = [first]
@@ -216,7 +216,7 @@ class Workers:
                     break
 
     async def _replace(self, number: int) -> bool:
-        """Start a successor, then let the worker end; False if the successor cannot serve, and the worker goes on."""
+        """Start a successor, then let the worker end; False if the successor cannot serve, and the worker continues."""
         async with self._replacing[number]:
             old = self._current[number]
             try:

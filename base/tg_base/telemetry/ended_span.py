@@ -15,7 +15,7 @@ from tg_schema import TgError
 from tg_schema.errors import Cancelled, Internal
 
 Kind = Literal["internal", "server", "client"]
-"""server = a request of somebody outside; client = a request to somebody else; internal = work of ours."""
+"""server = a request from outside; client = a request to another party; internal = our own work."""
 Attribute = str | int | float | bool | tuple[str, ...] | None
 """None = unknown, and not exported."""
 _NONE: Final[Mapping[str, Attribute]] = {}
@@ -26,7 +26,7 @@ class EndedSpan(msgspec.Struct, frozen=True):
 
     Attributes:
         span: its ids, its beginning, and the span above it.
-        name: what was done, for instance `chat MODEL`.
+        name: a name for the work, for instance `chat MODEL`.
         kind: see `Kind`.
         attributes: the known facts about it.
         error: the type of the error that ended it; "" = none did.

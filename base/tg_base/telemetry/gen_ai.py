@@ -1,7 +1,8 @@
 """Our figures -> their names in OpenTelemetry's conventions for generative AI, where they mean the same.
 
 The names are those of the conventions that `span_names` pins, as OpenTelemetry's exporter for Prometheus writes them.
-The bounds of the buckets of times are ours. A gateway's figures have this project as the provider, as its clients do.
+The bounds of the buckets of times are our own. A gateway's figures have this project as the provider, as its clients
+do.
 """
 
 from typing import Final

@@ -73,7 +73,7 @@ class Redaction:
         self._learn()
 
     def _learn(self) -> None:
-        # The longest first: where a secret contains another one, it is hidden whole.
+        # The longest first: if a secret contains another one, it is hidden whole.
         exact = [re.escape(value) for value in sorted({*self._known, *_also_hidden}, key=len, reverse=True)]
         pattern = re.compile("|".join((*exact, *_SECRET_TEXT)))
         self._hide = partial(pattern.sub, HIDDEN)

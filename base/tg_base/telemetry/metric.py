@@ -33,9 +33,9 @@ class Metric:
 
     Attributes:
         name: the name on the page; a counter's ends with `_total`.
-        kind: what Prometheus takes it for.
+        kind: its type in Prometheus.
         text: a description of what it measures.
-        labels: by which it is divided.
+        labels: the labels by which it is divided.
         buckets: upper bounds of a histogram, inclusive, ascending.
     """
 

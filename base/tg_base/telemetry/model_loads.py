@@ -38,7 +38,7 @@ class AdapterLoad:
 
     Attributes:
         slots: most adapters in memory.
-        resident: those in memory.
+        resident: the adapters in memory.
         running: requests in the batch, by adapter.
         waiting: requests that wait, by adapter.
     """

@@ -43,7 +43,7 @@ class OtlpExport:
     """
 
     def __init__(self, endpoint: str | None) -> None:
-        # The SDK's log lines quote foreign errors, and repeat; our line says once that the collector takes nothing.
+        # The SDK's log lines quote foreign errors, and repeat; our line says once that the collector accepts nothing.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._exporter = _CountingExporter(OTLPSpanExporter(endpoint=endpoint))
         self._processor: SpanProcessor = BatchSpanProcessor(
@@ -63,7 +63,7 @@ class OtlpExport:
         self._processor.on_end(self._convert(ended))
 
     def close(self) -> None:
-        """Send what waits, which may take long."""
+        """Send the waiting spans, which may take long."""
         self._processor.shutdown()
 
     def _convert(self, ended: EndedSpan) -> ReadableSpan:
@@ -92,7 +92,7 @@ class OtlpExport:
 
 
 class _CountingExporter(SpanExporter):
-    """Counts what has left the queue, and logs when the collector begins to refuse spans, and to take them again.
+    """Counts the spans that have left the queue, and logs when the collector begins or ends to refuse spans.
 
     Attributes:
         done: spans that were sent, or given up.

@@ -44,7 +44,7 @@ REQUEST: Final = "tokengrid.request"
 STREAM_ID: Final = "tokengrid.stream"
 
 OPERATIONS: Final = {"embed": EMBEDDINGS}
-"""What the conventions call an operation of a model; all others have our names."""
+"""The conventions' names for the operations of a model; all others have our names."""
 SERVICE_OPERATIONS: Final = {"agent": INVOKE_AGENT, "text-completion": ""}
-"""What the conventions call the work of a service; all others have their own names. "" = it has no span itself, but its
-calls of a provider have."""
+"""The conventions' names for the work of a service; all others have their own names. "" = it has no span itself, but
+its calls of a provider have."""

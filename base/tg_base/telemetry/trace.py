@@ -1,7 +1,8 @@
 """Task -> request: one request id from the gateway through every hop, in every log line; and the source of all ids.
 
 A request at the gateway has an id (`X-Request-Id`). Every further request made for it, in any process, is a stream with
-its own id, and carries the ids of the first request and of its parent stream. The W3C trace context travels beside it.
+its own id, and carries the ids of the first request and of its parent stream. The W3C trace context is sent along with
+it.
 
 Ids are the only source of randomness in the protocol. A simulation sets a source of its own, and gets the same ids in
 every run.
@@ -77,10 +78,10 @@ class Span(msgspec.Struct, frozen=True):
     Attributes:
         request: the id of the original request, the same in every hop.
         stream: this hop's own id; None in the gateway before it has asked.
-        parent: the stream that asked for this one; None in the gateway and for its direct requests.
+        parent: the stream that made this request; None in the gateway and for its direct requests.
         traceparent: W3C trace context (Trace Context, section 3.2): one trace for all hops, a new span for each.
-        caller: stands for the key of the original request, the same in every hop, so that callers share no caches.
-            None = no key was required.
+        caller: stands for the key of the original request, the same in every hop, so that callers share no caches. None
+            = no key was required.
         payer: the JSON of the `Payer` of the original request, the same in every hop; None = not known.
         door: the dialect by which it reached the gateway, or "shadow" for a route's copy of it; None = it was sent on
             the bus directly.
@@ -223,7 +224,7 @@ def child(stream: str) -> Span:
 
 
 def below() -> Span | None:
-    """A span for a part of what the current task does, which begins now; None = it is not recorded."""
+    """A span for a part of the current task's work, which begins now; None = it is not recorded."""
     span = _current.get()
     if share is None or span is None or not (began := _begin(span.traceparent)):
         return None

@@ -18,7 +18,7 @@ class Delivery(Protocol):
 
     @property
     def body(self) -> bytes:
-        """The message as it was published."""
+        """The message, unchanged."""
 
     @property
     def properties(self) -> Mapping[str, str]:

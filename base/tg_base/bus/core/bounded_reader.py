@@ -26,12 +26,12 @@ class Source(Protocol[Raw]):
         """Ask for the next message, and return at once. Any thread may call it.
 
         Args:
-            taken: called once, in any thread and perhaps before this returns, with the message as the client has it, or
-                with the error that has ended the source.
+            taken: called once, in any thread and perhaps before this returns, with the client's message, or with the
+                error that has ended the source.
         """
 
     def open(self, message: Raw) -> Delivery:
-        """Turn a message of the client into what the event loop gets."""
+        """Turn a message of the client into an object for the event loop."""
 
     def close(self) -> None:
         """Answer the `receive` that is under way with an error, and all later ones. Blocks."""

@@ -52,7 +52,7 @@ class SendWindow:
         """Wait until there is room, then count a message in.
 
         Raises:
-            TgError: what `close` was given.
+            TgError: the error given to `close`.
         """
         while self.full and self._error is None:
             await self._waiting.wait()

@@ -24,7 +24,7 @@ CALL_TIMEOUT_SECONDS = 8.0
 
 T = TypeVar("T")
 Action = Literal["produce", "consume"]
-"""What the broker grants to a role on a topic or namespace."""
+"""The actions that the broker permits to a role on a topic or namespace."""
 
 _NO_BROKER = "this names no broker: write pulsar://host:port or pulsar+ssl://host:port"
 _FULL = "the topic's backlog is full; try again later, or an operator must raise its quota or add processors"
@@ -98,7 +98,7 @@ class Broker:
         )
 
     def connect_failure(self, timeout: float) -> str | None:
-        """Why no connection to the broker can be opened, in the system's words; None if one can. Blocks."""
+        """Why no connection to the broker can be opened, in the operating system's words; None if one can. Blocks."""
         # A plain socket: the client would log every attempt that fails.
         try:
             socket.create_connection(self._place, timeout).close()

@@ -92,7 +92,7 @@ class Consumer(BlockingSource["Received"]):
     def receive(self, taken: "Callable[[Received | TgError], None]") -> None:
         handle = self._handle
 
-        # Called in a thread of the client's, or in this one if the client has a message already.
+        # Called in a thread of the client's, or in this one if the client already has a message.
         def answered(result: pulsar.Result, message: "Message") -> None:
             if result != pulsar.Result.Ok:
                 self._go_on(handle, result, taken)

@@ -72,7 +72,7 @@ def shake_hands(
         opening: a command of `wire` to send after a successful handshake: the one that the client was refused.
 
     Returns:
-        Why the broker refuses us, or the bytes that a message may have there; None = the broker says neither.
+        Why the broker refuses us, or the bytes that a message may have there; None = the broker reports neither.
     """
     try:
         context = ssl.create_default_context(cafile=authorities) if tls else None

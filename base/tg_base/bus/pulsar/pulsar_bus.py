@@ -102,7 +102,7 @@ class PulsarBus(Bus):
         sender.used = self._loop.time()
         sent: asyncio.Future[None] = self._loop.create_future()
 
-        # Called in a thread of the client's: it only hands over, since a future belongs to its loop.
+        # Called in a thread of the client's: it only hands the result over, because a future belongs to its loop.
         def taken(result: pulsar.Result, _: object) -> None:
             self._sent.put(Sent(sender, len(body), sent, result))
 

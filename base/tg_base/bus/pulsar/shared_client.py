@@ -30,7 +30,7 @@ CHECK_TIMEOUT_SECONDS = 1.0
 CHECK_PAUSE_SECONDS = 5.0
 """Seconds for which a check that got no answer is not repeated."""
 PROBE_TIMEOUT_SECONDS = 2
-"""Timeout of the connection that tells whether it makes sense to ask the broker anything."""
+"""Timeout of the connection that shows whether it makes sense to ask the broker anything."""
 MAX_CONCURRENT_CALLS = 4
 """Subscriptions that are reopened concurrently."""
 
@@ -116,7 +116,7 @@ class SharedClient:
             close_quietly(self.produce(topic))
 
     def lower_limit(self, refused: int) -> None:
-        """Learn from the size of a refused body, in bytes: a Pulsar proxy does not tell the limit of its brokers."""
+        """Learn from the size of a refused body, in bytes: a Pulsar proxy does not report the limit of its brokers."""
         if refused // 2 < self.max_message:
             self.max_message = refused // 2
             log.warning("bus.limit", max_message=self.max_message)
@@ -126,7 +126,7 @@ class SharedClient:
         close_quietly(self.handle)
 
     def _check(self) -> None:
-        """Before the first use, learn the limit of messages, and raise what the client would retry in vain."""
+        """Before the first use, learn the limit of messages, and raise errors that the client would retry in vain."""
         with self._checking:
             if monotonic() < self._check_after:
                 return

@@ -16,7 +16,7 @@ _PROTOCOL_VERSION: Final = 19
 """The version of Pulsar 2.10. A broker accepts any version, and uses the lower of the two."""
 MAX_REPLY_BYTES: Final = 16 * 1024
 DEFAULT_MESSAGE_BYTES: Final = 5 * 1024 * 1024
-"""The limit of a broker that reports none."""
+"""The message limit of a broker that reports none."""
 _VARINT, _BYTES = 0, 2
 
 

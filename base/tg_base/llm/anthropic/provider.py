@@ -56,13 +56,13 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return add_foreign_fields(to_wire(request, self.upstream_model, self.options), request)
 
     def call(self, route: str, fields: dict[str, Any], request: TextCompletionRequest) -> RouteCall:
-        """What the client's `post` gets: a body, and the beta versions that the request asks for."""
+        """The argument of the client's `post`: a body, and the beta versions that the request asks for."""
         asked = ",".join(betas(request))
         return RouteCall(encode(fields), route, (("anthropic-beta", asked),) if asked else ())
 
 
 def find_calls(client: Any, model: str) -> dict[str, Callable[[], Awaitable[object]]]:
-    """What a `PreparedConnection` calls of a client of the SDK, for Anthropic's own API or another host of Claude."""
+    """The calls of an SDK client for a `PreparedConnection`, for Anthropic's own API or another host of Claude."""
     # Some hosts have the model in the address.
     post = partial(client.post, body={"model": model, "stream": True}, cast_to=object)
     return {

@@ -81,7 +81,7 @@ def decide_thinking(
     """How the model thinks, by the request or else by the configuration.
 
     Args:
-        asked: the request's; None = by the configuration.
+        asked: the request's own value; None = by the configuration.
         options: the configuration's.
         turns: the conversation.
         forced: whether the model must call a tool, before which it cannot think.
@@ -183,7 +183,7 @@ def add_foreign_fields(own: dict[str, Any], request: TextCompletionRequest) -> d
     for outer, known in _PARTLY_KNOWN.items():
         given = foreign.get(outer)
         inner = {name: value for name, value in given.items() if name not in known} if isinstance(given, dict) else {}
-        # Without thinking, leave out how it is shown.
+        # Without thinking, leave out the field for its display.
         if inner and (outer in own or outer != "thinking"):
             body[outer] = own.get(outer, {}) | inner
     if "tool_choice" in foreign:
@@ -216,7 +216,7 @@ def _choice(request: TextCompletionRequest) -> dict[str, Any] | None:
     if choice is None and not single:
         return None
     known = {None: "auto", "auto": "auto", "none": "none", "required": "any"}.get(choice)
-    # The API has no such field beside "none".
+    # Besides "none", the API has no such field.
     single = single and known != "none"
     return set_fields(
         type=known or "tool", name=None if known else choice, disable_parallel_tool_use=True if single else None

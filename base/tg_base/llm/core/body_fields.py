@@ -9,7 +9,7 @@ from tg_schema.errors import BadRequest
 
 
 def set_fields(**fields: Any) -> dict[str, Any]:
-    """The fields that say something: neither None nor empty. 0 and False are values; an empty table is one, too."""
+    """The fields that are set: neither None nor empty. 0 and False are values; an empty table is one, too."""
     return {name: value for name, value in fields.items() if value is not None and value not in ((), "")}
 
 

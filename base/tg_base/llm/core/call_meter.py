@@ -12,14 +12,14 @@ from tg_schema.completion import UNCOUNTED
 
 
 class CallMeter(msgspec.Struct, kw_only=True):
-    """What one call of a provider has brought so far.
+    """The part of one provider call that has arrived so far.
 
     Attributes:
         server: the server of a pool that answers.
         unsent: whether the call still waits for credentials or a connection, or got none; None = it has not waited.
         pieces: events with content that the provider has sent, as far as they are known.
         letters: characters of their content.
-        counts: what the provider has counted, in the order of `Usage`.
+        counts: the provider's counts, in the order of `Usage`.
         first: when the first content came, in seconds since the epoch.
         finish_reason: the finish reason of the answer that ended last.
         answered_by: the model that the provider names.

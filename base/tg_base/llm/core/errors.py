@@ -138,7 +138,7 @@ _OVERFLOWS = tuple(
         rf"first {_TOKENS} tokens {_WORDS}context length of only {_MAXIMUM} tokens",
         # Models of Bedrock
         rf"max input tokens: {_MAXIMUM}, request input token count: {_TOKENS}",
-        # Several say no numbers.
+        # Several providers send no numbers.
         r"context_length_exceeded|prompt is too long|too long for requested model|too many (?:input )?tokens: ",
         r"exceeds (?:the )?(?:context (?:window|length)|available context size|maximum (?:number of tokens|context))",
         r"greater than the context length",
@@ -148,7 +148,7 @@ _OVERFLOWS = tuple(
 
 
 def find_overflow(text: str) -> ContextLengthExceeded | None:
-    """The error for a server's words about a prompt that is too long; None if it says something else."""
+    """The error for a server's sentence about a prompt that is too long; None if it is about something else."""
     found = next((match for pattern in _OVERFLOWS if (match := pattern.search(text))), None)
     if found is None:
         return None
@@ -175,7 +175,7 @@ def status_error(
     """
     overflow = find_overflow(text) if status in _OVERFLOW_STATUSES else None
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
-    # Some servers send "api_error" for a malformed request too; as an outage it would be retried in vain.
+    # Some servers send "api_error" for a malformed request too; as an outage it would be retried without success.
     if status == 400 and known is _DOWN:
         known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
@@ -206,7 +206,7 @@ def event_error(code: str | int | None, name: str | None = None, text: Any = Non
 
 
 def find_request_id(headers: Mapping[str, str]) -> str:
-    """The id that the provider's support asks for; "" = there is none."""
+    """The id that the provider's support team needs; "" = there is none."""
     return next((found for name in _REQUEST_IDS if (found := headers.get(name))), "")
 
 

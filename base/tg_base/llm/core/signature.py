@@ -8,7 +8,7 @@ def write_signature(origin: str, value: str) -> str:
     """The signature of a record: "ORIGIN:value".
 
     Args:
-        origin: whose value it is and what it stands for, such as "anthropic"; without a colon.
+        origin: the provider and the kind of value, such as "anthropic"; without a colon.
         value: the provider's own text, unchanged; "" if the thinking is to come back without a proof.
     """
     return f"{origin}:{value}"

@@ -41,7 +41,7 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
 
 def find_calls(client: Any, model: str) -> dict[str, Callable[[], Awaitable[object]]]:
-    """What a `PreparedConnection` calls of a client of the SDK; the contents are placeholders.
+    """The methods of an SDK client that a `PreparedConnection` calls; the contents are placeholders.
 
     The SDK's own reader fails on keep-alives, reports a stream without its terminal marker as complete, and sleeps for
     seconds after a failure.

@@ -63,7 +63,7 @@ def _spoken(turns: Sequence[Message]) -> Iterator[tuple[str, tuple[dict[str, Any
     for turn in turns:
         shown = tuple(part for parts in turn.parts for part in _convert_part(parts))
         if turn.role == "tool":
-            # The text is in the result, which holds nothing else; images stand beside it.
+            # The text is in the result, which holds nothing else; images are next to it.
             yield "user", (_result(turn, names), *(part for part in shown if "text" not in part))
         elif turn.role == "assistant":
             names.update((call.id, call.name) for call in turn.tool_calls)

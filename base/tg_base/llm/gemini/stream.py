@@ -248,7 +248,7 @@ class StreamDecoder:
         return "tool_calls" if finish == "stop" and self._calls else finish
 
     def _convert_usage(self, usage: _Usage | None) -> Usage:
-        """Convert totals to deltas. Gemini counts thinking beside the answer, we include it; absent fields mean 0."""
+        """Convert totals to deltas. Our count of the answer includes thinking, Gemini's does not. Absent = 0."""
         if usage is None or usage.prompt_token_count is None:
             return _UNKNOWN
         thoughts = usage.thoughts_token_count

@@ -1,6 +1,6 @@
 """Provider's HTTP answer -> chunks: connections, reading, limits, failures. Only `open_pool` imports httptools."""
 
-# A face is read at a glance: several names stand on one line.
+# Keep several names on one line, so that the exports can be read at a glance.
 # fmt: off
 # isort: off
 from tg_base.llm.http.answer import HttpAnswer

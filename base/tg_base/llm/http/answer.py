@@ -22,7 +22,7 @@ class HttpAnswer:
     """One answer. It is created when its head has arrived, perhaps before its body.
 
     Args:
-        transport: the connection's, which is its own until it has ended.
+        transport: the connection's transport, which belongs to the answer alone until it has ended.
         status: the HTTP status.
         headers: case-insensitive.
 
@@ -100,7 +100,7 @@ class HttpAnswer:
         waiter.set_result(data)
 
     def end(self, error: TgError | None = None) -> None:
-        """The whole body has come, or no more of it will."""
+        """The whole body has arrived, or no more of it will."""
         self.ended, self._error = error is None, error
         self._resume()
         self._transport = None

@@ -94,7 +94,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self.transport.write(head + body)
                 self._sent = True
             else:
-                # The answer may come before all is sent. If it is a refusal, of its size maybe, the rest is not sent.
+                # The answer may come before all is sent. If it is a refusal, for instance because of the size, the rest
+                # is not sent.
                 self._writing = asyncio.create_task(self._write(head, memoryview(body)))
             answer = await self._head
             return answer
@@ -184,7 +185,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
-        """The answer's head has come, unless it is an interim response."""
+        """The answer's head has arrived, unless it is an interim response."""
         parser: Any = self._parser
         status = parser.get_status_code()
         if self._answer is None and (status >= 200 or status == UPGRADE):

@@ -29,7 +29,7 @@ def open_pool(tls: ssl.SSLContext | Literal[True] = True, *, proxied: bool = Tru
     The first call imports httptools and may read the system's certificates, which takes a while: call it in a thread.
 
     Args:
-        tls: the trusted certificates; True = those of the system.
+        tls: the trusted certificates; True = the system's.
         proxied: whether the proxies that the environment names are used.
     """
     module = import_module("tg_base.llm.http.pool")

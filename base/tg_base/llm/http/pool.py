@@ -71,7 +71,7 @@ class HttpTarget(msgspec.Struct, frozen=True, eq=False):
 
     Attributes:
         place: the key by which a connection is found.
-        path: what follows the method.
+        path: the part of the request line after the method.
         head: the headers of every request.
     """
 
@@ -91,7 +91,7 @@ class HttpPool:
     Pools with the same certificates share their connections, which are closed when the last of these pools is.
 
     Args:
-        tls: the trusted certificates; True = those of the system.
+        tls: the trusted certificates; True = the system's.
         proxied: whether the proxies that the environment names are used.
     """
 
@@ -107,10 +107,10 @@ class HttpPool:
         return await self.send(method, self.target(url, headers), body)
 
     def target(self, url: str, headers: Iterable[tuple[str, str]]) -> HttpTarget:
-        """The common part of many requests, made once: it is a good part of the cost of sending one.
+        """The common part of many requests, made once because it is a large part of the cost of sending one.
 
         Args:
-            url: already encoded, as an SDK does it.
+            url: already encoded, as by an SDK.
             headers: those in `_OURS` are replaced.
 
         Raises:
@@ -152,7 +152,7 @@ class HttpPool:
             method: the HTTP method.
             target: the target of this pool.
             body: None = no body.
-            headers: beside those of the target.
+            headers: in addition to those of the target.
 
         Raises:
             BadRequest: as `target`.
@@ -218,7 +218,7 @@ class Connections:
     No limit here, because the services' capacities bound the requests.
 
     Attributes:
-        users: the pools that use them.
+        users: the pools that use the connections.
     """
 
     def __init__(self, tls: ssl.SSLContext | Literal[True]) -> None:
@@ -235,7 +235,7 @@ class Connections:
 
         Raises:
             TimeoutError: no connection could be opened in time.
-            OSError: it was refused, or its certificate is not trusted.
+            OSError: the connection was refused, or the server's certificate is not trusted.
         """
         while idle := self._idle.get(place):
             connection = idle.pop()

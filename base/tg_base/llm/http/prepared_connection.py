@@ -1,8 +1,7 @@
 """A provider's SDK prepares a request, our pool sends it: the SDK runs once a minute instead of for each request.
 
-Some SDKs hide the errors within a stream, and none of them limits what it reads. Therefore an SDK only gives a
-request's address, credentials and headers. Our connections send it with a body of ours, and our decoders read the
-answer.
+Some SDKs hide the errors within a stream, and all of them read without a limit. Therefore an SDK only gives a request's
+address, credentials and headers. Our connections send it with a body of ours, and our decoders read the answer.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ class RouteCall(msgspec.Struct, frozen=True):
     Attributes:
         body: the body to post.
         route: which of the connection's routes it is for.
-        headers: beside those that the SDK gives.
+        headers: in addition to those that the SDK sets.
     """
 
     body: bytes | None

@@ -34,7 +34,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
     Attributes:
         code: the provider's own code for the error; "" = none.
         wait: seconds to wait before a retry.
-        advice: what helps at this provider, as a clause; "" = nothing is known.
+        advice: how to solve the problem at this provider, as a clause; "" = nothing is known.
     """
 
     code: str = ""
@@ -43,7 +43,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
 
 
 def no_detail(body: bytes) -> ErrorDetail:
-    """For a provider whose errors have no machine-readable code beside the status."""
+    """For a provider whose errors have no machine-readable code besides the status."""
     return ErrorDetail()
 
 

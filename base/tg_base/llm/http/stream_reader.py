@@ -129,7 +129,7 @@ class _Stream:
     """Bytes in, chunks out. An error after content is stored, so that the content is delivered first.
 
     Attributes:
-        on_chunk: gets the chunks that come while the reader waits for bytes; None = the reader gets them.
+        on_chunk: gets the chunks that arrive while the reader waits for bytes; None = the reader gets them.
         gone_on: whether `on_chunk` got the last read's chunks. Then that read only wakes the reader, for an end or
             error.
     """
@@ -175,7 +175,7 @@ class _Stream:
         return received
 
     def look(self) -> Sequence[LlmChunk]:
-        """No chunks, since `pass_on` has passed them on; raises the error that it met."""
+        """No chunks, because `pass_on` has passed them on; raises the error that `pass_on` met."""
         try:
             if self._failure is not None:
                 raise self._failure
