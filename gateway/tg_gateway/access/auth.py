@@ -113,7 +113,7 @@ class Authenticator:
         if not token:
             AUTH_FAILURES.inc()
             raise Unauthorized("send a bearer token: `Authorization: Bearer ...`")
-        # The server decodes what is not UTF-8 to surrogates; hash the bytes as they came.
+        # The server decodes invalid UTF-8 to surrogates; hash the original bytes.
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
         # Check before comparing, so that a client that must wait learns nothing about its token.
         wait = self._throttle.wait(address, digest)

@@ -11,7 +11,7 @@ from tg_schema.errors import AccessDenied
 from tg_schema.usage_report import UsageRequest
 
 ANYBODY_KEY: Final = "anybody"
-"""The name of the key of all requests while none is required."""
+"""The key name of all requests while no key is required."""
 MAX_NAME_CHARACTERS = 64
 """Characters of a group's name that an error repeats."""
 ADMIN_OPERATIONS: Final = frozenset({"load-adapter", "unload-adapter"})

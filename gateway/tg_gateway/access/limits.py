@@ -8,10 +8,11 @@ class Limits:
     """Bounds that keep one client from harming all others, in seconds, bytes and counts.
 
     Attributes:
-        head: seconds until a connection has delivered a request's whole head, and for which it may idle between two.
+        head: seconds within which a connection must deliver a request's whole head, and for which it may idle between
+            two requests.
         body: seconds until the whole body of a request has come.
         linger: for how long the rest of a refused body is read, so that its sender sees our answer and not a reset.
-        write: how long a client may read nothing of what waits for it, before its connection is cut.
+        write: how long a client may leave waiting bytes unread before its connection is cut.
         sockets: WebSockets open at the same time.
         socket_streams: requests that run side by side on one WebSocket.
         socket_bytes: bytes that all streams of one WebSocket may hold for a client that does not read; beyond that, the

@@ -76,9 +76,9 @@ class OriginRules:
     def admits(self, origin: str | None, host: str | None, *, keyed: bool) -> bool:
         """Whether to admit a request that a browser may have sent on behalf of a page.
 
-        A page may ask the host that served it, and a page of a configured origin may ask any. If no token is required,
-        `Host` must also be one of our names, with or without an `Origin`. This stops DNS rebinding: a page whose own
-        name was made to point here has the same origin, and sends no `Origin` when it only reads.
+        A page may send requests to the host that served it, and a page of a configured origin to any host. If no token
+        is required, `Host` must also be one of our names, with or without an `Origin`. This stops DNS rebinding: a page
+        whose own name was made to point here has the same origin, and sends no `Origin` when it only reads.
 
         Args:
             origin: the header, or None.
@@ -98,11 +98,11 @@ class OriginRules:
         """
         if origin is None or not self._allows(origin):
             return {"Vary": "Origin"} if self._origins else {}
-        # Without this header a page can read none of ours, not even the request's id.
+        # Without this header a page can read none of our headers, not even the request's id.
         return {ALLOW_ORIGIN: origin, "Vary": "Origin", **self._exposed}
 
     def _allows(self, origin: str | None) -> bool:
-        """An origin is ASCII (RFC 6454, section 6.2); nothing else can stand in the headers of an answer."""
+        """An origin is ASCII (RFC 6454, section 6.2); an answer's headers cannot carry anything else."""
         origin = origin or ""
         return origin.isascii() and (ANY_ORIGIN in self._origins or origin.lower() in self._origins)
 

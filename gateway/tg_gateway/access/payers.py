@@ -1,4 +1,4 @@
-"""Key and `user` of a request -> who is charged for it, as it travels beside the request's trace."""
+"""Key and `user` of a request -> who is charged for it, in the form that is sent along with the request's trace."""
 
 from typing import Final
 

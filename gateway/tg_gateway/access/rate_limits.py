@@ -98,10 +98,11 @@ class RateLimits:
 
         Enter the returned `Spending` at once, and leave it when the request is over.
 
-        Call it for no name that is `exempt`. Each of a batch's requests counts, and each of several answers to one.
+        Do not call it for names that are `exempt`. Each of a batch's requests counts, and each of several answers to
+        one.
 
         Raises:
-            RateLimited: the request is over one of the key's limits; `retry_after` says from when on it is not.
+            RateLimited: the request is over one of the key's limits; `retry_after` says when it will be within them.
             BadRequest: it asks for more answers than the key may have side by side.
             AccessDenied: the key may not use this group of tools, or the request is for something that only an admin
                 may do.

@@ -1,6 +1,6 @@
 """The parts of every dialect: the interfaces and values that docs/adding-a-dialect.md describes."""
 
-# A face is read at a glance: several names stand on one line.
+# Keep several names on one line, so that the exports can be read at a glance.
 # fmt: off
 # isort: off
 from tg_gateway.dialects import batches, pages

@@ -1,4 +1,4 @@
-"""Dialect -> gateway: the files and the batches of one API key, and what each line of a batch was answered."""
+"""Dialect -> gateway: the files and the batches of one API key, and the answer to each line of a batch."""
 
 import time
 import uuid
@@ -19,7 +19,8 @@ BATCH_SECONDS: Final = int(KEPT_SECONDS)
 FILE_SECONDS: Final = 30 * BATCH_SECONDS
 """How long a file is kept, and a batch with its results."""
 Shelf = Literal["file", "batch", "msgbatch"]
-"""What is listed together; an id begins with it. The input of a batch that was uploaded with it is on none."""
+"""The kind of objects that are listed together; their ids begin with it. If the input of a batch was uploaded together
+with the batch, no list shows it."""
 
 
 CustomId = Annotated[str, msgspec.Meta(max_length=512)]
@@ -35,11 +36,12 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What one line was answered.
+    """The answer to one line.
 
     Attributes:
         custom_id: the line's.
-        status: the answer's; 0 = it was not asked before the batch was cancelled, or its time was over.
+        status: the HTTP status of the answer; 0 = the line was not sent before the batch was cancelled, or its time was
+            over.
         request_id: in our logs.
         body: the answer's.
     """
@@ -51,7 +53,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why a line of the input, or all of it, cannot be asked; one of OpenAI's errors of a batch."""
+    """Why a line of the input, or the whole input, cannot be processed; one of OpenAI's batch errors."""
 
     code: str
     message: str
@@ -88,7 +90,7 @@ class Head(msgspec.Struct, frozen=True):
         created: when, in Unix seconds.
         deadline: when it expires.
         metadata: the client's.
-        faults: why it is not begun.
+        faults: the reasons for which it was not started.
     """
 
     id: str
@@ -108,7 +110,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many lines of a batch have a result: an answer, an error, or that they were not asked."""
+    """How many lines of a batch have a result: an answer, an error, or the note that they were not sent."""
 
     completed: int = 0
     failed: int = 0
@@ -123,10 +125,10 @@ class Counts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A batch as it is now.
+    """The current state of a batch.
 
     Attributes:
-        head: as it was created.
+        head: the batch as it was created.
         counts: its results; while it is made, up to a hundredth of its lines may be missing.
         outcome: its state.
         begun: whether its lines are being asked.
@@ -155,7 +157,7 @@ class Store(Protocol):
         """The bytes of a file."""
 
     async def begin(self, head: Head) -> None:
-        """Let a batch be made, unless it has faults: then it has failed. Raises BadRequest as `put`."""
+        """Submit a batch for processing, unless it has faults: then it has failed. Raises BadRequest as `put`."""
 
     async def find(self, batch: str) -> Stored:
         """A batch as it is now."""

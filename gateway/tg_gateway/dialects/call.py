@@ -33,7 +33,7 @@ class Call:
             if the request is refused. A request that becomes an `Ask` need not set it.
         stores: whether answers may be kept for the request's key.
         attaches: whether requests of its key without an `Idempotency-Key` may get answers of equal ones.
-        digest: that of `digest_request`, if requests that repeat this one get its answer; "" otherwise.
+        digest: the result of `digest_request`, if requests that repeat this one get its answer; "" otherwise.
         sees: the only key whose usage and streams the client may see; None = all keys.
         kept: the answers that are kept for the request's key; only an awaitable that `parse` returns uses it.
         live: what the gateway does now; also for an awaitable of it.

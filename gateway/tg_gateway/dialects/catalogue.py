@@ -54,7 +54,7 @@ class FoundModel:
 
     @property
     def name(self) -> str | None:
-        """The name by which it is found in its flow even when an edit has changed the aliases; None as of `model`."""
+        """The name by which it is found in its flow even when an edit has changed the aliases; None as for `model`."""
         return self.route.plan or ":".join(filter(None, (self.model, self.adapter))) or None
 
     def may_have(self, feature: Feature) -> bool:

@@ -176,7 +176,8 @@ class Mount:
         large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
             times `body_limit`.
         keyless: requests need no key. Set also for a socket whose key comes in a message; its session then requires it.
-        guest: the path is among those of another protocol; that one's dialect refuses the unknown paths beside it.
+        guest: the path is among the paths of another protocol; that protocol's dialect refuses the unknown paths next
+            to it.
         door: the name of its door. Set when the doors are joined.
     """
 

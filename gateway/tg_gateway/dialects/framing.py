@@ -10,13 +10,13 @@ from typing import Final
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: ignored by every reader, seen by every proxy that would cut a silent connection."""
 END_OF_EVENT: Final = b"\n\n"
-"""The empty line behind each server-sent event, which no event has within itself."""
+"""The empty line after each server-sent event; an event contains none itself."""
 _LINE_BREAKS: Final = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
 """Line breaks that JSON allows in a text: U+0085, U+2028 and U+2029 in UTF-8, and as JSON's escapes."""
 
 
 def server_sent_event(data: bytes, name: bytes = b"", number: bytes = b"") -> bytes:
-    """One event, with its `event:` and `id:` lines where they are given. Nothing of it holds a line break."""
+    """One event, with its `event:` and `id:` lines where they are given. No part of it contains a line break."""
     if number:
         return b"%bid: %b\ndata: %b\n\n" % (b"event: %b\n" % name if name else b"", number, data)
     return b"event: %b\ndata: %b\n\n" % (name, data) if name else b"data: %b\n\n" % data

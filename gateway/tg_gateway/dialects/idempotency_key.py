@@ -1,4 +1,4 @@
-"""Request with a client's own key -> the name of its one answer, and a digest that tells it from other requests.
+"""Request with a client's own key -> the name of its one answer, and a digest by which repetitions are recognised.
 
 Requests with one key, of one API key, are one request: it is made once, and all of them get its answer.
 """
@@ -25,7 +25,7 @@ REPEATED_SECONDS: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """What makes requests one request.
+    """The identity that repeated requests share.
 
     Attributes:
         field: the field in which the client gives its word; "" = the word is made of the request, and holds only once

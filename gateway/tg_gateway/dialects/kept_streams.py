@@ -1,8 +1,8 @@
 """A stream that is kept -> a log while it is made -> its events, for any reader, from any number on.
 
-The log has the records of the answer, and in its head what their writer is made of. Every reader makes the same events
-of them, so the number of an event is the same at all gateways, for ever. An answer for repeated requests is kept in the
-same way; if its writer has no form, each request makes its answer from the records by a writer of its own.
+The log has the records of the answer, and in its head the parameters of their writer. Every reader makes the same
+events from them, so the number of an event is the same at all gateways, for ever. An answer for repeated requests is
+kept in the same way; if its writer has no form, each request makes its answer from the records by a writer of its own.
 """
 
 import re

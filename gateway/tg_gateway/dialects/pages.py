@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 DEFAULT_PAGE: Final = 20
 MAX_PAGE: Final = 100
-"""What a list shows at a time, unless its door says another number (OpenAI's)."""
+"""How many items a list shows at a time (OpenAI's number), unless its door sets another one."""
 _WRONG: Final = "invalid_value"
 
 
@@ -41,7 +41,7 @@ def find_page(
 ) -> Page[Item]:
     """`limit` of these items, the newest first: after the id `after` or `after_id`, or before the id `before_id`.
 
-    With `order` "asc" they are turned round before. `has_more` is about those further on in the same direction.
+    With `order` "asc" the list is reversed first. `has_more` is about the items further on in the same direction.
 
     Raises:
         InvalidParameter: a parameter is wrong.

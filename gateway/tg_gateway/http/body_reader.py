@@ -83,7 +83,7 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
         BadRequest: the body ends too early.
         zlib.error: it is not of this encoding.
     """
-    # No body is a valid body, whatever the header says; zlib would take it for one that ends too early.
+    # An empty body is valid, whatever the header says; zlib would report that it ends too early.
     if not packed:
         return packed
     window = _WINDOWS[encoding]

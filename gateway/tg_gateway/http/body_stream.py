@@ -1,7 +1,7 @@
 """A writer's bytes -> one HTTP client: the body of a streaming answer, written without waiting.
 
-The head is sent together with the first bytes, in one write. Sent earlier, it would cost a packet, and fix the status
-too early.
+The head is sent together with the first bytes, in one write. If it was sent earlier, it would cost a packet, and fix
+the status too early.
 """
 
 import asyncio

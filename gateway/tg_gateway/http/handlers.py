@@ -100,7 +100,7 @@ class HttpHandlers:
     async def _answer_apart(
         self, request: web.Request, asked: Ask, entry: AccessLogEntry, stores: BeforeEnd
     ) -> web.StreamResponse | None:
-        """The answer if it is made apart from the connection; otherwise None."""
+        """The answer if it is made independently of the connection; otherwise None."""
         asked, door = asked.unpack(), request[DOOR]
         keeping = read_keeping(request, asked, entry.key, stores)
         background = plan_apart(asked, keeping, door.mount.door, self._streams, stores=door.call.stores)

@@ -36,7 +36,8 @@ class Health:
     """`/health` and `/ready`, which needs a live processor of each of these routes.
 
     A plain peer announces nothing, so its state is unknown. A flow that an edit adds is not needed: until its model is
-    open, the others can be asked. A flow that goes and comes back is needed again as soon as it has been found served.
+    open, the others can be asked. A flow that is removed and added again is needed again as soon as it has been found
+    served.
     """
 
     def __init__(self, requestor: Requestor, needed: Iterable[Route[Any, Any]], relay: Relay, limits: Limits) -> None:

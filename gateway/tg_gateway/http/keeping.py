@@ -52,7 +52,7 @@ def _find_key(request: web.Request, asked: Ask, owner: str | None) -> Idempotenc
 def plan_apart(
     asked: Ask, keeping: Keeping | None, door: str, streams: KeptStreams, *, stores: bool
 ) -> Background | None:
-    """How the answer is made apart from its connection, at any door; None = it is not.
+    """How the answer is made independently of its connection, at any door; None = it is not.
 
     Args:
         asked: the request.

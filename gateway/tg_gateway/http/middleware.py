@@ -79,7 +79,8 @@ class Door(msgspec.Struct, frozen=True):
     """The mount of a request.
 
     Attributes:
-        mount: its dialect writes the request's refusals. It has no path if no mount of the table has the request's.
+        mount: its dialect writes the request's refusals. It has no path if no mount of the table has the path of the
+            request.
         call: the request as the dialect reads it.
     """
 
@@ -99,7 +100,8 @@ class Router:
         catalogue: the services and models that can be asked.
 
     Attributes:
-        catalogue: as given; an edit of the file replaces it, and each request keeps the one with which it came.
+        catalogue: the current catalogue; an edit of the file replaces it, and each request keeps the one of its
+            arrival.
     """
 
     def __init__(self, mounts: Sequence[Mount], catalogue: Catalogue) -> None:

@@ -32,7 +32,7 @@ Parsed = Ask | Answer | StreamedAnswer
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What was parsed, on its way between processes.
+    """The result of parsing, in the form that is sent between processes.
 
     Attributes:
         asked: an ask with an encoded request, or the error that refuses the call.
@@ -134,7 +134,7 @@ class CallParser:
         self._workers = WorkerPool(MAX_PARSING_WORKERS)
 
     async def parse(self, dialect: Dialect, call: Call) -> Parsed:
-        """What a call with a large body asks. `call.body` and `call.kept` are set; `call.route` is set here.
+        """The request of a call with a large body. `call.body` and `call.kept` are set; `call.route` is set here.
 
         The request has its own copy of the body, as it travels. The body in `call` would stay in memory for as long as
         the answer takes, so it is abridged, or emptied if the other process did not answer.

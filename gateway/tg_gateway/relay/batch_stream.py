@@ -255,7 +255,7 @@ async def _refill(
 ) -> None:
     """Whenever the answer in a place has ended, leave it and send the next request there, unless all have failed.
 
-    What is left was admitted together with its place.
+    The remaining requests were admitted together with their place.
     """
     try:
         with translate_defects(Internal, "a request of a batch could not be asked", "gateway.defect", log):

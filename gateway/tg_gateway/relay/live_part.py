@@ -28,7 +28,7 @@ _STOPPED: Final = attrgetter("stopped")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one process that asks does now.
+    """The current activity of one process with a requestor.
 
     Attributes:
         id: the id of the process.

@@ -383,7 +383,7 @@ class Relay:
     def adopt(self, asked: Ask, entry: AccessLogEntry, origin: StreamOrigin, after: int) -> Exchange:
         """Read on in an answer, as `Requestor.adopt`; the caller enters the exchange at once.
 
-        Limits and quotas are not applied: they were, when the request was first asked.
+        Limits and quotas are not applied again: they were applied when the request first arrived.
         """
         route = asked.route
         payer = self._payers.describe(entry.key, getattr(asked.request, "user", None))

@@ -80,7 +80,7 @@ class AccessLogEntry:
 
     @property
     def _is_dull(self) -> bool:
-        """Whether the line is dull: such requests come often, and this one went well."""
+        """Whether the line is uninteresting: such requests come often, and this one went well."""
         return self.routine and self.outcome == "ok" and self.status < BadRequest.status
 
     def _end_span(self, span: Span) -> None:

@@ -47,7 +47,7 @@ class Backend:
     """The parts of the gateway that all sockets share. An edit of the file replaces the catalogue.
 
     Attributes:
-        jobs: makes in the background what only sockets ask for.
+        jobs: makes in the background the answers that only sockets request.
         kept: makes the answers that any door keeps.
     """
 
@@ -331,7 +331,7 @@ class Session(Socket):
                 await stream.deliver(join_output(await exchange.write_whole(writer)))
 
     async def _relay_apart(self, running: _Running, asked: Ask, entry: AccessLogEntry) -> bool:
-        """Relay the answer if it is made apart from the socket. Returns whether it is."""
+        """Relay the answer if it is made independently of the socket. Returns whether it is."""
         backend, keeping = self._backend, asked.keeping
         stores = entry.key in backend.authenticator.rights.storing
         background = plan_apart(asked, keeping, self._door, backend.streams, stores=stores)

@@ -89,7 +89,7 @@ def _read_block(raw: bytes, place: str, *, in_result: bool) -> Block:
         return _convert(raw, place, in_result=in_result)
     except BadRequest as error:
         message = error.message
-        # The error of an inner block says its place already.
+        # The error of an inner block already names the block's position.
         raise BadRequest(message if message.startswith(place) else f"{place}: {message}") from None
 
 
@@ -109,7 +109,7 @@ def _convert(raw: bytes, place: str, *, in_result: bool) -> Block:
             return ToolCall(call.id, call.name, _input_text(raw, call), cache=mark_of(call.cache_control))
         case "tool_result":
             return _convert_result(raw, place)
-    # A kind that only Anthropic knows: the model's provider takes it, or it is refused by its name.
+    # A kind that only Anthropic knows: if the model's provider does not accept it, it is refused by name.
     return ForeignPart(DIALECT, decode(dict[str, Any], raw))
 
 

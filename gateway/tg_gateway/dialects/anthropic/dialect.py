@@ -1,4 +1,4 @@
-"""Anthropic's Messages API over HTTP: what each of its paths asks, and how it is answered and refused."""
+"""Anthropic's Messages API over HTTP: what each path means, and how requests, answers and errors are encoded."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -29,7 +29,7 @@ class OpenBlock:
         delta: the type of the part of an event that holds a piece.
         empty: the block before its first piece.
         index: its number in the answer; -1 before `start`.
-        signature: the signature of its thinking, once it is known; it takes no more pieces then.
+        signature: the signature of its thinking, once it is known; from then on the block gets no more pieces.
         held: pieces that wait for `start`.
         waiting: the characters that are counted for it until then.
         over: whether its end was sent to the client.

@@ -44,7 +44,7 @@ def read_turns(turns: Iterable[Turn]) -> Iterator[Message]:
     """The conversation, in order.
 
     Raises:
-        BadRequest: a block is wrong, or stands in a turn of the wrong role.
+        BadRequest: a block is wrong, or is in a turn of the wrong role.
     """
     for number, turn in enumerate(turns):
         place = f"messages.{number}.content"
@@ -133,11 +133,11 @@ class _Tool(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a request offers.
+    """The tools that a request offers.
 
     Attributes:
         tools: functions of the client.
-        foreign: tools that go to Anthropic's API as they came.
+        foreign: tools that are passed on to Anthropic's API unchanged.
         ignored: fields of functions that their model's provider does not know.
     """
 
@@ -177,7 +177,7 @@ def read_tools(given: Iterable[msgspec.Raw], *, passes_foreign: bool | None) -> 
 
 
 def read_choice(choice: ToolChoice | None) -> str | None:
-    """Which tool must be called, as our records say it.
+    """Which tool must be called, in the form of our records.
 
     Raises:
         BadRequest: a tool must be called, but none is named.
@@ -237,7 +237,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
 
     Args:
         body: the decoded body.
-        raw: the body as it came.
+        raw: the client's body, unchanged.
         betas: the header `anthropic-beta`; "" = there is none.
         found: the model, and what its processors announce.
 

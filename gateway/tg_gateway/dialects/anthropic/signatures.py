@@ -1,6 +1,6 @@
 """Signatures of our records <-> those in Anthropic's blocks of thinking, which every client sends back unchanged.
 
-A signature of ours is "ORIGIN:value" (`tg_base.llm`), and goes out as it is. A signature without a colon is Anthropic's
+A signature of ours is "ORIGIN:value" (`tg_base.llm`), and is sent unchanged. A signature without a colon is Anthropic's
 own (base64), from a conversation that began there.
 """
 

@@ -9,7 +9,7 @@ from tg_schema import Usage as Tokens
 from tg_schema import encode
 
 PING: Final = server_sent_event(b'{"type":"ping"}', b"ping")
-"""What keeps a silent stream alive."""
+"""The event that keeps a silent stream alive."""
 
 
 class OutputDetails(msgspec.Struct, frozen=True):

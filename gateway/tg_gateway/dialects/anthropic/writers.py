@@ -31,7 +31,7 @@ from tg_schema.errors import ProtocolError
 
 
 class MessageForm(msgspec.Struct, frozen=True):
-    """What a `StreamWriter` is made of."""
+    """The parameters from which a `StreamWriter` can be made again."""
 
     model: str
     request_id: str
@@ -114,7 +114,7 @@ def encode_count(records: Sequence[TextCompletionResponse]) -> bytes:
     """The number of tokens.
 
     Raises:
-        ProtocolError: it is not known.
+        ProtocolError: the number is not known.
     """
     counts = [record.in_token for record in records if record.in_token is not None]
     if not counts:

@@ -1,6 +1,6 @@
 """What chat doors share: OpenAI's body, answers, usage and errors, on which other doors build."""
 
-# A face is read at a glance: several names stand on one line.
+# Keep several names on one line, so that the exports can be read at a glance.
 # fmt: off
 # isort: off
 from tg_gateway.dialects.chat.answer_style import OPENAI_STYLE, OWNER, AnswerStyle

@@ -1,4 +1,4 @@
-"""The body of `POST /v1/chat/completions` as it comes, by OpenAI's API reference."""
+"""The body of `POST /v1/chat/completions` as clients send it, by OpenAI's API reference."""
 
 from typing import Annotated, Any, Literal
 
@@ -41,7 +41,7 @@ class CallSignature(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExtraContent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What OpenAI's API has no field for; vendors write under their own name there, as Google does."""
+    """Values for which OpenAI's API has no field; each vendor, such as Google, writes under its own name there."""
 
     tokengrid: CallSignature = CallSignature()
 
@@ -65,7 +65,7 @@ class ReasoningDetail(msgspec.Struct, frozen=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """One turn. `reasoning_content` and `reasoning_details` are those that this door has written."""
+    """One turn. `reasoning_content` and `reasoning_details` are the fields that this door itself writes."""
 
     role: str
     content: str | tuple[ContentPart, ...] | None = None
@@ -111,7 +111,7 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class ChatBody(SamplingBody, frozen=True, kw_only=True):
-    """Every field that this door knows; null is as good as absent. Ranges are those of the records."""
+    """Every field that this door knows; null counts as absent. Ranges are those of the records."""
 
     messages: tuple[ChatMessage, ...] = ()
     max_tokens: AtLeastOne | None = None

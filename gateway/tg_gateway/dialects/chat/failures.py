@@ -66,7 +66,7 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
 
     Args:
         error: why.
-        status: the status of the answer. Where it is not the error's own, HTTP has refused the request, and no code
+        status: the status of the answer. If it is not the error's own status, HTTP has refused the request, and no code
             fits.
         known_path: whether a mount has the request's path and method; if not, the error is not about a field.
     """

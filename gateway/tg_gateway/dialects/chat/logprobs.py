@@ -35,7 +35,7 @@ class Logprobs(msgspec.Struct, frozen=True):
 
 
 def make_logprobs(tokens: Sequence[Token]) -> Logprobs | None:
-    """The tokens of the text; control tokens are no part of it. None if there are none."""
+    """The tokens of the text; control tokens are no part of it. None if there are no tokens."""
     shown = tuple(_make_token(token) for token in tokens if not token.special)
     return Logprobs(shown, None) if shown else None
 

@@ -40,7 +40,7 @@ def read_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
     """The turns of a conversation.
 
     Raises:
-        InvalidParameter: one is not in order, or has what no record can carry.
+        InvalidParameter: a message is malformed, or has a part that no record can carry.
     """
     if all(message.role in _INSTRUCTIONS for message in messages):
         raise InvalidParameter(

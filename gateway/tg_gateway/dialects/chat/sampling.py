@@ -63,7 +63,7 @@ class CommonSampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VllmSampling(CommonSampling, frozen=True, kw_only=True):
-    """The same with vLLM's names for more of it."""
+    """The same with vLLM's names for further parameters."""
 
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     n: Choices | None = None
@@ -76,7 +76,7 @@ class VllmSampling(CommonSampling, frozen=True, kw_only=True):
 
 
 class SamplingBody(VllmSampling, frozen=True, kw_only=True):
-    """Who is asked, and how tokens are chosen; null is as good as absent. Ranges are those of the records."""
+    """Which model is asked, and how tokens are chosen; null counts as absent. Ranges are those of the records."""
 
     model: str | None = None
     stream: bool | None = None

@@ -97,7 +97,7 @@ class ChunkChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WholeFunction(msgspec.Struct, frozen=True):
-    """What the model calls."""
+    """The function that the model calls."""
 
     name: str
     arguments: str

@@ -8,7 +8,7 @@ from tg_schema.sampling import TokenId
 TextInput: TypeAlias = str | tuple[int, ...]
 """A text, or the ids of its tokens."""
 TextInputs: TypeAlias = str | tuple[str | TokenId | tuple[TokenId, ...], ...]
-"""The field as it comes."""
+"""The field as the client sent it."""
 
 
 def read_inputs(field: str, given: TextInputs | None, most: int) -> tuple[TextInput, ...]:

@@ -76,11 +76,11 @@ def too_many() -> ProtocolError:
 
 _TEXT_HEAD: Final = b'%b{"index":%d,"delta":{%b"content":'
 _TEXT_TAIL: Final = b'},"finish_reason":null}%b'
-"""What stands around the text of a `ChunkChoice` with nothing else, as `encode` would write it."""
+"""The JSON around the text of a `ChunkChoice` with nothing else, as `encode` would write it."""
 
 
 class ChatForm(msgspec.Struct, frozen=True):
-    """What a `ChatStreamWriter` is made of."""
+    """The parameters from which a `ChatStreamWriter` can be made again."""
 
     model: str
     n: int
@@ -97,8 +97,8 @@ class ChatStreamWriter(ChunkWriter):
         n: the requested number of answers.
         include_usage: as `ChunkWriter`.
         style: whose clients they are for.
-        name: the id that every chunk says; None = a new one.
-        created: the time that every chunk says, in Unix seconds; None = now.
+        name: the id in every chunk; None = a new one.
+        created: the time in every chunk, in Unix seconds; None = now.
     """
 
     def __init__(
@@ -165,10 +165,10 @@ def encode_chat(records: Sequence[TextCompletionResponse], model: str, n: int = 
     """The whole answer in one body.
 
     Args:
-        records: all of it.
+        records: all records of the answer.
         model: the model's name unless a record names the model that answered.
         n: the requested number of answers.
-        name: the id that it says; None = a new one.
+        name: the id of the answer; None = a new one.
     """
     if any(record.index >= n for record in records):
         raise too_many()

@@ -1,4 +1,4 @@
-"""Embeddings, scores and rankings over HTTP: how they are asked, answered and refused, in the shape of OpenAI's API."""
+"""Embeddings, scores and rankings over HTTP: how requests, answers and errors are encoded, in OpenAI's style."""
 
 from collections.abc import Mapping
 from functools import partial

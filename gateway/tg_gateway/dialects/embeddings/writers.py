@@ -58,8 +58,8 @@ class ScoreWriter(VectorWriter):
     """Scores each of the second list of texts.
 
     Args:
-        requests: those that the records answer.
-        model: the name that the answer says.
+        requests: the requests that the records answer.
+        model: the model's name in the answer.
         lefts: how many texts the first list has.
     """
 

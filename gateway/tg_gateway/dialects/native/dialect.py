@@ -310,7 +310,7 @@ class Native(Dialect):
         if call.operation == PAGE:
             if not self._page:
                 raise NotFound("the page is switched off: `page` of [gateway]")
-            # In a thread: the first time it waits for the disk.
+            # In a thread, because the first call waits for the disk.
             return asyncio.to_thread(show_page, call)
         if call.operation == MODELS:
             return Answer(list_models(call.catalogue))

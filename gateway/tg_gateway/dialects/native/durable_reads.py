@@ -24,7 +24,7 @@ MAX_CURSOR_DIGITS: Final = 15
 
 
 class Control(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The event after each event of data: it says where its reader is."""
+    """The event after each event of data: it reports the reader's position."""
 
     stream_next_offset: str
     stream_cursor: str | None = None
@@ -65,7 +65,7 @@ async def read_durably(call: Call, after: int | None, live: str | None) -> Answe
     answer = await call.streams.read(call.kept, call.path["stream"], -1 if after is None else after)
     steps = _read(answer, after)
     given = call.query.get("cursor", "")
-    # A cache in between may hold what another cursor has got, so each poll has its own.
+    # A cache in between may hold the answer for another cursor, so each poll has a cursor of its own.
     cursor = str(int(given) + 1 if given.isdecimal() and len(given) <= MAX_CURSOR_DIGITS else 1)
     if live == "sse":
         return StreamedAnswer(_write(steps, cursor), Writer.content_type, Writer.headers, Writer.keep_alive)

@@ -109,7 +109,7 @@ def failure(opened: bytes, error: TgError, kind: str) -> bytes:
 def aside(running: Id, error: TgError, kind: str) -> bytes:
     """The refusal of a message whose id belongs to a request that still runs.
 
-    It has no id: a client would end the request with that id. The message names it instead.
+    It has no `id` field: a client would end the request with that id. The text of the message names the id instead.
     """
     sentence = f"a message with the id {encode(running).decode()}, whose request goes on, was refused: {error.message}"
     return encode(_Error(_Message(sentence, kind, error.retry_after), complete=False))

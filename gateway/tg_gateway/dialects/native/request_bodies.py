@@ -26,9 +26,9 @@ from tg_schema import (
 from tg_schema.errors import BadRequest
 
 MAX_NAME_CHARACTERS = 40
-"""No field has a longer name; it is ignored without a comparison."""
+"""Longer unknown names are ignored without a comparison, because no field has such a long name."""
 MAX_COMPARED = 20
-"""Unknown names of one request that are compared with ours."""
+"""How many unknown names of one request are compared with ours."""
 MIN_SIMILARITY_SHARE = 0.8
 """Similarity from which an unknown name counts as a mistyped name of ours."""
 
@@ -158,7 +158,7 @@ def check_names(service: str, request: type[msgspec.Struct], sent: Mapping[str, 
     """Refuse fields that would be ignored although the client probably meant something by them.
 
     Args:
-        service: whose request it is.
+        service: the service of the request.
         request: the record whose fields are known.
         sent: the fields of a body.
 

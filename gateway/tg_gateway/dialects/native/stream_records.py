@@ -1,4 +1,4 @@
-"""The log of a stream that is kept -> its records, with the time of each part: what replays it.
+"""The log of a stream that is kept -> its records, with the time of each part, for a replay.
 
 From the records, a door's events and a model's answer can be made again.
 """

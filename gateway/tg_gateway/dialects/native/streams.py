@@ -57,7 +57,7 @@ class StreamQuery(msgspec.Struct, frozen=True):
 
 
 async def list_streams(call: Call) -> Answer | StreamedAnswer:
-    """The streams that are kept for a key, or with `Accept: text/event-stream` those that begin too, as events.
+    """The streams that are kept for a key; with `Accept: text/event-stream`, also those that begin later, as events.
 
     Raises:
         AccessDenied: the client names a key whose streams it may not see.

@@ -39,6 +39,6 @@ def ask_usage(call: Call) -> Ask:
             raise BadRequest(f"there is no parameter {name[:64]!r}; there are: {', '.join(known)}")
     asked = UsageQuery(**{name: call.query[name] for name in known if name in call.query})
     by = tuple(name.strip() for name in asked.by.split(",") if name.strip())
-    # A key that names another one is refused like any request that is not its own to ask.
+    # A key that asks for another key's usage is refused like any request that it may not make.
     request = UsageRequest(by, asked.since, asked.until, asked.key or call.sees)
     return Ask(route, request, CompletionWriter(service_of(USAGE).whole, record=UsageResponse), streaming=False)

@@ -1,4 +1,4 @@
-"""Ollama's protocol: chats and texts as JSON lines, vectors, and what there is to ask."""
+"""Ollama's protocol: chats and texts as JSON lines, vectors, and the lists of models."""
 
 from tg_gateway.dialects.ollama.dialect import MOUNTS
 

@@ -13,7 +13,7 @@ from tg_schema import encode
 
 
 class AnsweredFunction(msgspec.Struct, frozen=True):
-    """What the model calls; `index` counts the calls of the answer."""
+    """The function that the model calls; `index` counts the calls of the answer."""
 
     index: int
     name: str
@@ -72,7 +72,7 @@ class AnswerShape(ABC):
     """Makes the pieces of one answer.
 
     Args:
-        model: its name, as the client said it.
+        model: its name, as the client wrote it.
         now: when the request arrived.
         own: the same model's own name; an answer by another model, such as an adapter, gets the name of the latter.
     """

@@ -1,4 +1,4 @@
-"""The bodies of Ollama's requests as they come, by its API reference (ollama/ollama, docs/api.md)."""
+"""The bodies of Ollama's requests as clients send them, by its API reference (ollama/ollama, docs/api.md)."""
 
 from typing import Annotated, Any, Literal
 

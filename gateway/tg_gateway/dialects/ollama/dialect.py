@@ -93,11 +93,11 @@ def read_embed(
 
 
 class EmbedWriter(VectorWriter):
-    """All vectors, each of length 1, as Ollama has them.
+    """All vectors, each of length 1, as Ollama returns them.
 
     Args:
-        requests: those that the records answer.
-        model: its name, as the client said it.
+        requests: the requests that the records answer.
+        model: its name, as the client wrote it.
         watch: runs since the request arrived.
     """
 
@@ -124,7 +124,7 @@ class EmbedWriter(VectorWriter):
 
 
 class EmbedOneWriter(VectorWriter):
-    """One vector, as the model has it.
+    """One vector, as the model returns it.
 
     Args:
         requests: the only one, which the records answer.

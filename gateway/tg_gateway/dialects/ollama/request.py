@@ -90,7 +90,7 @@ def read_chat(body: ChatBody, found: FoundModel) -> TextCompletionRequest:
 def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionRequest:
     """The request record of a text with a prompt.
 
-    With `raw` the prompt goes to the model as it is. So does one with a `suffix`, where the model takes raw text.
+    With `raw` the prompt goes to the model unchanged. So does one with a `suffix`, where the model takes raw text.
 
     Raises:
         BadRequest: a field is senseless, or asks for what cannot be answered.

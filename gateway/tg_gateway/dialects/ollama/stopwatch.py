@@ -1,4 +1,4 @@
-"""What an answer has taken, in nanoseconds, as the gateway sees it: from the request to the first token, to the end."""
+"""The times of an answer, in nanoseconds, as the gateway sees them: from the request to the first token, to the end."""
 
 import time
 from collections.abc import Callable

@@ -23,7 +23,7 @@ MAX_LOGPROBS = 5
 
 
 class CompletionBody(SamplingBody, frozen=True, kw_only=True):
-    """Every field that this door knows; null is as good as absent."""
+    """Every field that this door knows; null counts as absent."""
 
     prompt: TextInputs | None = None
     max_tokens: AnyCount | None = None
@@ -53,7 +53,7 @@ _REFUSED: Final = {
 
 
 def read_prompts(body: CompletionBody) -> tuple[TextInput, ...]:
-    """What is to be completed.
+    """The prompts to complete.
 
     Raises:
         InvalidParameter: there is nothing, or too much.

@@ -50,7 +50,7 @@ class ScoredPrompts:
     A text prompt comes whole in the first record; token ids come as text record by record.
 
     Args:
-        prompts: those that the records' `index` counts.
+        prompts: the prompts that the records' `index` counts.
     """
 
     def __init__(self, prompts: Sequence[TextInput]) -> None:
@@ -81,7 +81,7 @@ class CompletionStreamWriter(ChunkWriter):
         include_usage: as `ChunkWriter`.
         scored: the prompts, if they are scored and nothing is generated.
         style: whose clients they are for.
-        name: the id that every chunk says; None = a new one.
+        name: the id in every chunk; None = a new one.
     """
 
     def __init__(
@@ -137,11 +137,11 @@ def encode_completion(
     """The whole answer in one body.
 
     Args:
-        records: all of it.
+        records: all records of the answers.
         model: the model's name unless a record names the model that answered.
         answers: the number of choices: prompts times `n`.
         scored: the prompts, if they are scored and nothing is generated.
-        name: the id that it says; None = a new one.
+        name: the id of the answer; None = a new one.
     """
     prompts = ScoredPrompts(scored) if scored else None
     pieces: list[list[TextCompletionResponse]] = [[] for _ in range(answers)]

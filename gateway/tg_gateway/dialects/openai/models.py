@@ -45,7 +45,7 @@ def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:
     """One of the models, or an adapter of one (`base:adapter`).
 
     Raises:
-        NotFound: it is not among those that can be asked now.
+        NotFound: the model is not among those that can be asked now.
     """
     listed = catalogue.models()
     if adapter := next((each for each in _list_adapters(catalogue, owner) if each.id == name), None):

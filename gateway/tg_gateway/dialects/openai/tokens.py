@@ -1,4 +1,4 @@
-"""Token ids over HTTP: how they are asked, answered and refused, in the shape of OpenAI's API."""
+"""Token ids over HTTP: how requests, answers and errors are encoded, in OpenAI's style."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

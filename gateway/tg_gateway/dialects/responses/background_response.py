@@ -1,6 +1,6 @@
 """A response in the background -> a log while it is made -> the response and its events, for any reader.
 
-The log has the response as it was created, and the records of its answer. Every reader makes the same events of them,
+The log has the response as it was created, and the records of its answer. Every reader makes the same events from them,
 wherever it begins. The last event is made from the log's end, so that every reader gets the same one, even if the
 writer died before writing one.
 """
@@ -150,7 +150,7 @@ def _show_ended(end: RecordedEnd, draft: ResponseDraft) -> bytes:
 
 
 def read_status(response: bytes) -> ResponseStatus:
-    """The status that a response says."""
+    """The status in a response."""
     return decode(_Stated, response).status
 
 

@@ -18,7 +18,7 @@ _MARK: Final = "tg1."
 
 
 class SealedReasoning(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a reasoning item brings back.
+    """The content of a reasoning item that a client sends back.
 
     Attributes:
         signature: the provider's signature, as a `Completion` brought it.
@@ -32,7 +32,7 @@ class SealedReasoning(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SealedSummary(msgspec.Struct, frozen=True):
-    """What a compaction item brings back."""
+    """The content of a compaction item that a client sends back."""
 
     summary: str
 

@@ -50,7 +50,7 @@ class KeptResponse(msgspec.Struct, frozen=True):
 
 
 class FoundResponse(NamedTuple):
-    """A response as its key finds it.
+    """A kept response, as its API key can read it.
 
     Attributes:
         response: the current response.

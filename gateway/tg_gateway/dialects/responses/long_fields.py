@@ -15,7 +15,7 @@ from tg_schema import encode
 MAX_COPIED_BYTES: Final = 64 * 1024
 """Bytes of a field that is written into each event."""
 _MARKS: Final = re.compile(rb'("[0-9a-f]{32}")')
-"""What looks like a mark. The group makes `split` return the marks too, each between the pieces around it."""
+"""The pattern of a mark. The group makes `split` return the marks too, each between the pieces around it."""
 
 
 class LongFields:

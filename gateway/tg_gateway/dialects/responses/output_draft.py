@@ -32,7 +32,7 @@ from tg_schema.errors import ProtocolError, TooLarge
 
 Draft = TypeVar("Draft", bound=ItemDraft)
 ITEM_BYTES: Final = 200
-"""Bytes counted for each item besides its content: about what its ids and names take in the last event."""
+"""Bytes counted for each item besides its content: roughly the size of its ids and names in the last event."""
 REFUSALS: Final = (TooLarge, ProtocolError)
 """What `OutputDraft.add` raises."""
 
