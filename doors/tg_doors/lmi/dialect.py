@@ -1,4 +1,4 @@
-"""LMI's protocol over HTTP: which protocol a body is in, and how it is answered and refused."""
+"""LMI's protocol over HTTP: which protocol a body is in, and how requests, answers and errors are encoded."""
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
@@ -286,7 +286,7 @@ def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
     try:
         return other.dialect.parse(handed)
     finally:
-        # Set it for a refused request too, so that the log names its service.
+        # Set it for a refused request too, so that the log names the request's service.
         call.route = handed.route or call.route
 
 

@@ -102,7 +102,7 @@ def refuse(
 
 
 def read_fields(body: bytes) -> Mapping[str, msgspec.Raw]:
-    """The fields of a body; none of one that cannot be read."""
+    """The fields of a body; none if it cannot be read."""
     return try_decode(dict[str, msgspec.Raw], body) or {}
 
 

@@ -68,7 +68,7 @@ def read_generations(
 
 
 def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: bool) -> Iterator[str]:
-    """The parameters that have no effect on the answer, although they ask for something.
+    """The parameters that have no effect on the answer, although a client may expect one.
 
     Args:
         parameters: the parameters of the request.
@@ -140,7 +140,7 @@ def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens
 
 
 def _chooses(found: FoundModel, feature: Feature) -> bool:
-    """Whether the model may limit the choice of tokens by a default of its own, so that 1 and 0 are not without effect.
+    """Whether the model may limit the choice of tokens by a default of its own, so that 1 and 0 do have an effect.
 
     Leave it out for a chat API that has both: some refuse `top_p` together with a temperature.
     """

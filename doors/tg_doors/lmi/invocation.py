@@ -45,7 +45,7 @@ class Invocation:
         given: all parameters, unchanged.
         stream: whether the answer is streamed.
         model: by its name; None = the default one.
-        adapters: the LoRA adapter for each text; empty = none is named.
+        adapters: the LoRA adapter for each text; empty = the request names none.
         unknown: names of unknown fields.
     """
 

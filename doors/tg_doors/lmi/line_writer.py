@@ -113,7 +113,7 @@ class Metered(msgspec.Struct, frozen=True, omit_defaults=True):
 def encode_metered(order: Order, records: Sequence[TextCompletionResponse]) -> bytes:
     """`3p`."""
     best = read_answers(records, order).best
-    # Count all answers: those that are not shown are paid for too.
+    # Count all answers: the client pays also for those that are not shown.
     used = Usage.total(records)
     inputs, outputs = used.in_token, used.out_token
     reason = _WORDS.get(best.finish_reason, "stop")

@@ -37,8 +37,8 @@ class OutputFormat:
     Attributes:
         make: the writer of one answer.
         streaming: whether it streams; None = the request decides.
-        tokens: whether it sends tokens.
-        alternatives: whether it sends the most probable tokens at each place; None = it does if it has `details`.
+        tokens: whether it sends token data.
+        alternatives: whether it sends the most probable tokens at each place; None = yes, if it has `details`.
         several: whether it can send the best of several answers.
     """
 
@@ -88,7 +88,7 @@ def choose_format(name: str | None, own: Mapping[str, OutputFormatter], *, strea
 
 @dataclass(frozen=True, slots=True)
 class LmiSettings:
-    """What an operator has configured.
+    """The settings of an operator.
 
     Attributes:
         compatible: whether answers have TGI's names and shapes.

@@ -89,7 +89,7 @@ class LmiParameters(VllmSampling, frozen=True, kw_only=True):
 
     @property
     def returned(self) -> int:
-        """How many of them are sent: `n`, or all that `best_of` generates."""
+        """How many answers are sent: `n`, or all that `best_of` generates."""
         return self.n if self.n is not None and self.n > 1 else self.generated
 
     @property
@@ -130,7 +130,7 @@ class Order:
 
     @property
     def prefix(self) -> str:
-        """What the text of the answer begins with."""
+        """The text with which the answer begins."""
         return self.text if self.parameters.return_full_text else ""
 
     @property

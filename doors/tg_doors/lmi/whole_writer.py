@@ -1,4 +1,4 @@
-"""Records of an answer -> LMI's JSON of it whole, or its text alone."""
+"""Records of an answer -> LMI's JSON of the whole answer, or its text alone."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

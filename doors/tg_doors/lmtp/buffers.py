@@ -31,7 +31,7 @@ class Buffers:
             How many ids or characters it has now.
 
         Raises:
-            BadRequest: text for a buffer of ids, or the other way round.
+            BadRequest: text for a buffer of ids, or ids for a buffer of text.
             TooLarge: too much is buffered, or too many buffers are.
         """
         content = join_contents(self._contents.get(name, ()), more)

@@ -103,7 +103,7 @@ def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
 
 
 def _list_capabilities(features: Set[str]) -> Mapping[str, bool]:
-    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
+    """The abilities of the model's processors: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
     ids = features >= _ID_FEATURES
     return {
         "ids": ids,
@@ -134,7 +134,7 @@ class BufferBody(msgspec.Struct, frozen=True):
 
 
 Made = TextCompletionRequest | Callable[[], Awaitable[TextCompletionRequest]]
-"""A request, or a coroutine function that makes it, with turns for other tasks."""
+"""A request, or a coroutine function that makes it and yields to other tasks meanwhile."""
 
 
 class LmtpConversation(Conversation):

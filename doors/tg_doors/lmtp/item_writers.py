@@ -31,7 +31,7 @@ class TokenWriter(StreamWriter):
         stream: the id of the stream.
         batch: takes its items.
         max_tokens: the most tokens of the answer.
-        typed: whether errors say what kind they are.
+        typed: whether errors contain their kind.
         tops: most alternatives of a token.
     """
 
@@ -182,7 +182,7 @@ class StreamForm(msgspec.Struct, frozen=True):
     Attributes:
         kind: the kind of items.
         tokens: maximum tokens of the answer; for a SCORE, the exact number.
-        tops: alternatives of a token, at most; None = neither alternatives nor the tokens of a text are sent.
+        tops: most alternatives of a token; None = neither alternatives nor the tokens of a text are sent.
         request: the request's digest (`digest_request`); "" = it has no `request_key`.
     """
 

@@ -56,9 +56,9 @@ def encode_error(stream: int | None, error: TgError, *, typed: bool, ends: bool 
     """An error.
 
     Args:
-        stream: the stream that it concerns, if that is known.
+        stream: the stream that has the error, if that is known.
         error: the error.
-        typed: whether to say also what kind of error it is, and whether to retry.
+        typed: whether to add the kind of the error, and whether to retry.
         ends: whether it ends the stream.
     """
     failed = _Failed(stream, error.message)

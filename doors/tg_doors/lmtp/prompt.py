@@ -1,4 +1,4 @@
-"""A prompt, as it is in a message or a buffer -> fields of the request record."""
+"""A prompt in a message or a buffer -> fields of the request record."""
 
 from typing import Annotated, cast
 
@@ -36,7 +36,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> Content:
-        """The prompt as a buffer has it.
+        """The prompt in a buffer.
 
         Raises:
             BadRequest: turns are no text.

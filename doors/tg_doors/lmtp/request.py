@@ -42,7 +42,7 @@ class StreamBody(msgspec.Struct, frozen=True):
 
     Attributes:
         stream_id: the client's id of the stream; no other running stream of its socket has it.
-        prompt: what `read_prompt` reads.
+        prompt: the input of `read_prompt`.
         deadline_ms: milliseconds until the answer must be complete.
         request_key: with it, the answer continues without its socket, and can be resumed by this key.
     """
@@ -136,7 +136,7 @@ def make_score(body: ScoreBody, prompt: Prompt, found: FoundModel) -> TextComple
 
 
 def _address(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
-    """The request with the model that is to answer it. Raises BadRequest, as `FoundModel.check`."""
+    """The request for the model that is to answer it. Raises BadRequest, as `FoundModel.check`."""
     found.check(request)
     return msgspec.structs.replace(request, model=found.model, adapter=found.adapter)
 

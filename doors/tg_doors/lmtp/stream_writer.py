@@ -74,7 +74,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
     Args:
         stream: its id.
         batch: takes its items, and the items of the other streams.
-        typed: whether errors say what kind they are.
+        typed: whether errors contain their kind.
         tops: most alternatives of an item.
 
     Attributes:
@@ -169,7 +169,7 @@ def known_logprob(token: Token) -> float:
     """The log-probability of a token.
 
     Raises:
-        ProtocolError: the provider sent none, or one without an id.
+        ProtocolError: the provider sent no log-probability, or a token without an id.
     """
     if token.logprob is None or token.id == NO_TOKEN_ID:
         raise ProtocolError("the model's provider did not tell the ids and log-probabilities of its tokens")

@@ -1,4 +1,4 @@
-"""MLC-LLM's REST API: OpenAI's, with conventions of its own."""
+"""MLC-LLM's REST API: OpenAI's API, with conventions of its own."""
 
 from tg_doors.mlc.dialect import MOUNTS
 

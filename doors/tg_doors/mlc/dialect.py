@@ -154,4 +154,4 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/mlc/v1/completions", MLC, "completion", large=True),
     Mount("POST", "/mlc/v1/embeddings", MLC, "embed", large=True),
 )
-"""Where MLC-LLM's clients find us: in place of its server's base URL they have `http://HOST:PORT/mlc/v1`."""
+"""The address for MLC-LLM's clients: in place of its server's base URL they have `http://HOST:PORT/mlc/v1`."""

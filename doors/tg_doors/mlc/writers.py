@@ -23,7 +23,7 @@ class LateTextWriter(WrappingWriter[TextCompletionResponse]):
 
     Args:
         writer: the writer of the answer in OpenAI's shape.
-        choices: how many it has.
+        choices: the number of its choices.
         text: the late text, such as a completion's suffix.
     """
 
@@ -107,7 +107,7 @@ def _spell(call: ToolCallDelta) -> str:
 
 
 class ParsedFunction(WholeFunction, frozen=True):
-    """What the model calls; arguments that are no JSON object, as of an answer that was cut, stay a text."""
+    """The called function; arguments that are not a JSON object, as in an answer that was cut, stay a text."""
 
     arguments: str | dict[str, Any]  # type: ignore[assignment]
 
@@ -163,7 +163,7 @@ def write_arguments(messages: bytes) -> bytes:
     """The JSON of a conversation with a text for each object of arguments; a wrong shape stays as it is.
 
     Raises:
-        BadRequest: it is no JSON that can be read, for instance for a number that is too large.
+        BadRequest: it is not readable JSON, for instance because a number is too large.
     """
     turns = decode(object, messages)
     for function in _find_functions(turns if isinstance(turns, list) else ()):

@@ -1,4 +1,4 @@
-"""TGI's protocol: raw text to text with its tokens, and what protocols of the same shape are made of."""
+"""TGI's protocol: raw text to text with its tokens, and the parts for protocols of the same shape."""
 
 from tg_doors.tgi.answer_shapes import (
     Details,

@@ -120,7 +120,7 @@ class TokenTexts:
         self._open = False
 
     def decode(self, token: RecordToken) -> str:
-        """What the next token adds to the text. A control token adds nothing: its text is its name."""
+        """The text that the next token adds. A control token adds nothing: its text is its name."""
         # Only a token with a partial character, or one after such a token, needs the decoder.
         if token.special or (token.raw_bytes is None and not self._open):
             return token.text

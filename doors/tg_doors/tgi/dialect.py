@@ -1,4 +1,4 @@
-"""TGI's protocol over HTTP: what each of its paths asks, and how it is answered and refused."""
+"""TGI's protocol over HTTP: what each path means, and how requests, answers and errors are encoded."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -122,7 +122,7 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """TGI's fields; null = a gateway does not know it of its models."""
+    """TGI's fields; null = a gateway does not know that about its models."""
 
     model_id: str
     version: str

@@ -30,7 +30,7 @@ class GeneratedAnswer:
         finish_reason: in TGI's words.
         steps: its tokens, each with its piece of the text; empty = unknown, or not requested.
         prompt_tokens: the prompt's tokens, if the request asked for them.
-        seed: the one that was used; None = none, or unknown.
+        seed: the seed that was used; None = none, or unknown.
         out_token: tokens that were generated; None = unknown.
     """
 
@@ -76,7 +76,7 @@ class GeneratedAnswers:
     Attributes:
         best: the answer with the highest mean log-probability of its tokens.
         others: the rest, in the same order.
-        in_token: tokens of the prompt; None = unknown, and where each of several answers has counted its own.
+        in_token: tokens of the prompt; None = unknown, or each of several answers has its own count.
     """
 
     best: GeneratedAnswer
@@ -88,7 +88,7 @@ class GeneratedAnswers:
         """Read the records of a whole answer.
 
         Args:
-            records: all of them.
+            records: all records of the answers.
             stops: the requested stop strings.
             most: the requested number of answers.
 

@@ -51,7 +51,7 @@ def read_grammar(grammar: Grammar | None) -> dict[str, Any]:
     """The record's fields for the form of an answer: `schema` and its name, or `regex`.
 
     Raises:
-        BadRequest: the value is not what its type says.
+        BadRequest: the value does not fit its type.
     """
     if grammar is None:
         return {}

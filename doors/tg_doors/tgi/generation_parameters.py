@@ -1,4 +1,4 @@
-"""The body of a request for text as it comes: the names and ranges of TGI's API (its openapi.json), and `model`."""
+"""The body of a request for raw text: the names and ranges of TGI's API (its openapi.json), and `model`."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -30,7 +30,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """The form of the answer; what `value` is depends on `type`. `json_object` is another name of `json`."""
+    """The form of the answer; the meaning of `value` depends on `type`. `json_object` is another name of `json`."""
 
     type: Literal["json", "json_object", "regex", "json_schema"]
     value: Any
@@ -77,7 +77,7 @@ class GenerationParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for text. `model` is no field of TGI's, which has one model; without it the default flow's is asked."""
+    """A request for text. `model` is our addition: TGI has one model. Without it, the default flow's model is asked."""
 
     inputs: str
     parameters: GenerationParameters | None = None

@@ -45,7 +45,7 @@ class TokenReader(Tally):
 
     @property
     def text(self) -> str:
-        """All of it so far."""
+        """The whole text so far."""
         return "".join(self._text)
 
     @property
