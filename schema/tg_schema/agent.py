@@ -15,7 +15,7 @@ ChunkType = Literal["thought", "action", "observation", "answer", "error"]
 DEFAULT_GROUP = "default"
 """The group of tools of a request that names no group, and of a tool without a group."""
 ALL_GROUPS = "*"
-"""Stands for every group, and for every state of a dialog."""
+"""Stands for all groups, and for all states of a dialog."""
 
 
 class AgentStep(msgspec.Struct, frozen=True):
@@ -48,8 +48,8 @@ class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which is set on an "error".
 
     A message is all records of one `message_id`; the messages of concurrent calls may alternate. The answer is the
-    message that ends the dialog. A message of type "answer" that does not end it was withdrawn, because the model went
-    on.
+    message that ends the dialog. A message of type "answer" that does not end it was withdrawn, because the model
+    continued.
 
     The last record has the token counts of the whole dialog.
     """

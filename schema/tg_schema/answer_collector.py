@@ -18,7 +18,7 @@ _JOIN_BYTES = 64 * 1024
 class AnswerCollector(Generic[T]):
     """Collects the records of an answer.
 
-    It joins them as they come, so that many small records need only the memory of their text.
+    It joins them as they arrive, so that many small records need only the memory of their text.
 
     Args:
         joined: joins many records into few, for example `Response.join`.

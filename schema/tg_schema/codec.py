@@ -77,7 +77,7 @@ def decode(kind: type[T], data: bytes | str) -> T:
 
 
 def try_decode(kind: type[T], data: bytes | str) -> T | None:
-    """As `decode`, for data that may be unreadable; None = it is."""
+    """As `decode`, for data that may be unreadable; None = it is unreadable."""
     try:
         return decode(kind, data)
     except BadRequest:

@@ -112,7 +112,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def usage(self) -> Usage:
-        """What this piece counts."""
+        """The counts of this piece."""
         return Usage(*counts_of(self))
 
     def with_usage(self, usage: Usage) -> Self:
@@ -171,7 +171,7 @@ def _group_answer(pieces: Sequence[Joined], text: Callable[[Joined], str | None]
 
 
 def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
-    """`whole`, which has the joined text, with the other fields of all pieces; they are of one group.
+    """`whole`, which has the joined text, with the other fields of all pieces; the pieces are of one group.
 
     Counts are summed, thinking and tokens are concatenated, and the pieces of a call are merged. The last model and
     the last `finish_reason` that is set win.

@@ -68,7 +68,7 @@ Feature = Literal[
     "dimensions",
     "truncate",
     "load_adapter",
-    # A vendor's own fields and parts, passed on as they are.
+    # A vendor's own fields and parts, passed on unchanged.
     "anthropic_fields",
     "openai_fields",
 ]
@@ -82,5 +82,5 @@ COMMON_FEATURES: frozenset[Feature] = frozenset(get_args(CommonFeature))
 
 
 def describe_missing(missing: Iterable[str]) -> str:
-    """What the refusal of a request for these features says."""
+    """The sentence with which a request for these features is refused."""
     return f"the model can't do this: {', '.join(sorted(missing))}; leave it out, or ask another model"

@@ -29,12 +29,12 @@ class LiveQueue(msgspec.Struct, frozen=True):
     """A service of a flow, with what all gateways have asked for, wait for and count.
 
     Attributes:
-        flow, service: whose queue it is.
+        flow, service: the service whose queue it is.
         model: what its processors announce, or else the configured one; "" = none is known.
-        processors: how many take requests from it.
-        running: requests that they run.
-        capacity: requests that they can run.
-        waiting: requests that none of them has room for, as the admission control of each gateway counts its own.
+        processors: how many processors take requests from it.
+        running: requests that these processors run.
+        capacity: requests that these processors can run.
+        waiting: requests for which none of them has capacity, as the admission control of each gateway counts its own.
         tokens: tokens of answers per second in the last `LiveDocument.window`, estimated from their text.
         first_p50, first_p99: within how many seconds half, and 99 of 100, of the answers had their first token; None =
             there was no answer.
@@ -123,8 +123,8 @@ class LiveDocument(msgspec.Struct, frozen=True):
     """The whole view, or a change of it: a change leaves out unchanged rows, and has null for rows that are gone.
 
     So a change is a JSON merge patch (RFC 7396) of the document before. A key without an administrator's rights sees
-    its own streams, and nothing that others do. What other gateways do is about a second old. A gateway that does not
-    answer is left out.
+    its own streams, and nothing of other keys. The activity of other gateways is shown about a second late. A gateway
+    that does not answer is left out.
 
     Attributes:
         whole: whether it is the whole view.

@@ -49,7 +49,7 @@ class ObjectEnd:
         return -1
 
     def _waits(self, sign: str, rest: str) -> bool:
-        """Whether the next character decides what this sign means: quotes may become three."""
+        """Whether the meaning of this sign depends on the next characters: an escape, or the first of three quotes."""
         if sign == "\\":
             return len(rest) < 2
         return len(rest) < 3 and rest == sign * len(rest) and self._quote in {"", sign * 3} and sign in "\"'"

@@ -32,7 +32,7 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         model: the name to ask for.
         flow: whose text completion has it.
-        features: what a request to it may need (`tg_schema.features`); empty = unknown, for a plain peer.
+        features: the features that a request to it may need (`tg_schema.features`); empty = unknown, for a plain peer.
         alias_of: the name of which it is an alias, if it is one.
         loading: whether a request waits until one of its processors has loaded it.
         running: requests that its flow's processors run now, as they announced within the last second or two.

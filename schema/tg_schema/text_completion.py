@@ -169,7 +169,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def answers(self) -> int:
-        """How many answers it asks for."""
+        """The number of answers that it asks for."""
         return (self.sampling.n or 1) if self.sampling else 1
 
     @property
@@ -223,7 +223,7 @@ _OPERATION_FEATURES: Final = {
 
 
 def _turn_features(messages: Sequence[Message], turns: Sequence[Message]) -> set[str]:
-    """What the turns need; `turns` are those of the dialogue, with the prompt."""
+    """The features that the turns need; `turns` are the turns of the dialogue, with the prompt."""
     parts = [part for turn in messages if not isinstance(turn.content, str) for part in turn.content]
     asked = {
         "history": len(turns) > 1 or any(turn.role != "user" for turn in turns),
@@ -239,7 +239,8 @@ def _turn_features(messages: Sequence[Message], turns: Sequence[Message]) -> set
 class TextCompletionResponse(StreamRecord, Completion, frozen=True, omit_defaults=True):
     """A piece of an answer, or the result of another operation, or an error, which is the last record.
 
-    Token counts are deltas: those of all records add up. A service reports the usage of a stream on its last record.
+    Token counts are deltas: the sum over all records is the total. A service reports the usage of a stream on its last
+    record.
     """
 
     # Always on the wire: a stock reader takes a missing nested record for an empty one, which is truthy.

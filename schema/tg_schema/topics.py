@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 FLOW_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-"""What a flow may be called."""
+"""The permitted form of a flow's name."""
 _PERSISTENCE = {
     "flow": "persistent",
     "request": "non-persistent",

@@ -1,4 +1,4 @@
-"""Usage: a question about it in, rows of sums out."""
+"""Question about usage -> rows of sums."""
 
 from collections.abc import Sequence
 from typing import Final, Self
@@ -26,7 +26,7 @@ class UsageRequest(msgspec.Struct, frozen=True):
         by: fields of `USAGE_FIELDS`; there is a row for each combination of their values; empty = one row in all.
         since: a time such as "2026-11-01" or "2026-11-01T13:00Z" (UTC), or how long ago, as "36h", "7d" or "4w".
         until: the same, exclusive; None = up to now.
-        key: the name of the key whose usage alone counts; None = all keys.
+        key: the only key whose usage counts; None = all keys.
         streaming: whether the rows come in several records.
     """
 
