@@ -67,7 +67,7 @@ class ApiKey(Section, frozen=True):
     store: bool = True
     """Whether responses may be kept for it."""
     attach: Attach | None = None
-    """As `attach` of a service."""
+    """The same as the `attach` of a service."""
     customer: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
     """The customer who is charged for its requests, unless a request names one by `user`. For usage alone, like the
     tags."""

@@ -54,7 +54,7 @@ class WorkerProcess:
         """
         # A session of its own: Ctrl-C on the terminal is for the process that started it.
         arguments = (sys.executable, "-P", "-c", _PROGRAM)
-        # Without memory, a library in Rust that collects a backtrace waits for itself for ever.
+        # If memory runs out while a library in Rust collects a backtrace, the library deadlocks.
         env = {**os.environ, "RUST_BACKTRACE": "0"}
         try:
             process = await asyncio.create_subprocess_exec(

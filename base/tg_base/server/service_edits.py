@@ -22,7 +22,7 @@ class Opening:
 
     Args:
         log: gets the line `close_failed` if they fail once they are replaced.
-        close_failed: the name of that line.
+        close_failed: the name of that log line.
         defects: translates the defects of their services, which may be third-party code.
 
     Attributes:

@@ -168,7 +168,7 @@ class Lmi(Dialect):
         return refuse(
             error,
             status,
-            # An empty body has not been read.
+            # If the body is empty, it was not read.
             sent if call.body else None,
             compatible=settings.compatible,
             rolling=settings.rolling,

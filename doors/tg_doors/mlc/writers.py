@@ -33,7 +33,7 @@ class LateTextWriter(WrappingWriter[TextCompletionResponse]):
         self._text = text
 
     def late_text(self, index: int) -> str:
-        """The last text of the choice with this index; called once for each."""
+        """The last text of the choice with this index; called once for each choice."""
         return self._text
 
     def guess_reason(self, index: int) -> FinishReason | None:

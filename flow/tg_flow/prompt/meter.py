@@ -24,7 +24,7 @@ class Meter:
     Args:
         work: characters that may be written.
         seconds: time that the rendering may take.
-        time: the clock for that, in seconds: the thread's CPU time, so that a loaded machine does not fail a rendering.
+        time: the clock for `seconds`: the thread's CPU time, so that a loaded machine does not fail a rendering.
     """
 
     def __init__(self, work: int, seconds: float, time: Callable[[], float] = thread_time) -> None:

@@ -25,7 +25,7 @@ class Payers:
 
     def update(self, config: GatewayConfig) -> None:
         """Put edited keys in force."""
-        # Tables with the same name are one customer: the first of them says which.
+        # If several keys have the same name, the customer of the first one counts.
         self._payers = {key.name: Payer(key.name, key.customer, key.tags) for key in reversed(config.keys)}
 
     def describe(self, key: str | None, user: str | None) -> str | None:

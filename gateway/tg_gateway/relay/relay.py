@@ -303,8 +303,8 @@ class Relay:
     Attributes:
         admission: knows which services have a processor.
         places: the metrics of each service, model and flow that was requested lately, by these names.
-        running: requests that were asked, or are just being asked, the oldest first.
-        reading: requests that are read just now, and may be asked next.
+        running: requests that were sent, or are being sent now, the oldest first.
+        reading: requests that are being read now, and may be sent next.
         draining: whether it refuses new requests.
         left: whether it ends requests that are just beginning.
     """

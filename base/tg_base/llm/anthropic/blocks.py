@@ -60,7 +60,7 @@ def system_blocks(request: TextCompletionRequest) -> str | tuple[Block, ...]:
 
 
 def cache_control(mark: CacheMark | None) -> dict[str, Any]:
-    """The field of a block that ends a prefix with this mark."""
+    """The `cache_control` field of the block at the end of a cached prefix."""
     if mark is None:
         return {}
     return {"cache_control": {"type": "ephemeral"} if mark == "5m" else {"type": "ephemeral", "ttl": mark}}

@@ -111,7 +111,7 @@ class JsonObjectFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_
 
 
 class JsonSchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
-    """JSON after a schema, with every field that the published description requires."""
+    """The format "JSON that satisfies a schema", with every field that the published description requires."""
 
     name: str
     description: str | None

@@ -226,7 +226,7 @@ class ServerState:
     def limit_concurrency(self, beside: int, *, is_late: bool) -> None:
         """Learn how many answers run concurrently before requests that are not sheddable begin late.
 
-        A late request sets the limit to the number that runs now. As many timely requests as the limit raise it by one.
+        A late request sets the limit to the number that runs now. After N timely requests, a limit of N rises by one.
 
         Args:
             beside: answers that run at the same time as one that has begun; at least 1 if that is late.
