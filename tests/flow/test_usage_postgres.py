@@ -37,9 +37,7 @@ BACKLOG = 25_000
 """Records of a hundred messages of 64 KiB."""
 BACKLOG_SECONDS = 10.0
 READERS = 2
-ADVICE = (
-    "the URL of a database is such as postgresql://user@host:5432/name; do not put the password into it, but into "
-)
+ADVICE = "the URL of a database is such as postgresql://user@host:5432/name; do not put the password into it, but into "
 WHOLE: Any = ((), 0, 2**40, None, 1)
 NOW = time.time()
 DAY_SECONDS = 86_400
