@@ -2,17 +2,24 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
 import pytest
 from aiohttp import ClientPayloadError, ClientResponse, ClientSession
+from typing_extensions import override
 
 from tests.fakes.failing_llm import FailingLlm
+from tests.fakes.passing_bus import PassingBus
 from tests.flow.kept_streams import DEADLINE, DOORS, Pair, ask_chat, ask_messages, ask_native, open_pair
 from tests.flow.narrow_gateway import digest_of, token_of
+from tests.flow.open_gateway import open_gateway
 from tests.flow.socket_frames import PATH, Frame, ask, frame, whole
+from tests.until import until
+from tg_base.bus import Bus, LogWriter
+from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Limits
 
@@ -232,6 +239,43 @@ async def test_a_whole_answer_that_failed_may_be_asked_again_and_a_stream_is_tol
         stream = Client(it.other, ask_chat("1"), "stream")
         answers = {(await stream.send())[1] for _ in range(2)}
         assert (len(answers), b"error" in answers.pop(), len(it.llm.requests)) == (1, True, 3)
+
+
+class SlowlyClosedBus(PassingBus):
+    """Its logs, once opened, close when the test lets them.
+
+    Attributes:
+        closes: set it to let them.
+        put: how many responses were put on it.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.closes = asyncio.Event()
+        self.put = 0
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async with super().open_log(topic) as log:
+            yield log
+        await self.closes.wait()
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        await super().publish(topic, body, properties)
+        self.put += "/tg-jobs-" in topic
+
+
+async def test_what_is_asked_again_before_its_maker_is_done_with_the_first_is_made() -> None:
+    bus = SlowlyClosedBus(MemoryBus())
+    async with open_gateway(llm=FailingLlm(), bus=bus) as it:
+        client = Client(it.http, as_whole(ask_chat("1")))
+        assert (await client.send())[0] == 502
+        again = asyncio.create_task(client.send())
+        await until(lambda: bus.put == 2)
+        bus.closes.set()
+        assert ((await again)[0], len(it.llm.requests)) == (502, 2)
 
 
 async def test_beyond_the_limits_it_is_refused_and_what_is_there_is_told() -> None:

@@ -201,7 +201,7 @@ class JobQueue:
         known = message.name in self._deliveries
         if not known and self._send_away(queue, message, delivery):
             return
-        # After a lost connection the broker delivers again what is not acknowledged; only the newest can be.
+        # After a lost connection the broker delivers again what is not acknowledged.
         self._deliveries[message.name] = delivery
         if not known:
             try:
@@ -210,7 +210,7 @@ class JobQueue:
             except asyncio.CancelledError:
                 self._deliveries.pop(message.name).nack()
                 raise
-            start_task(self._tasks, self._take(queue, message), name="job")
+            start_task(self._tasks, self._take(queue, message, delivery), name="job")
 
     def _decode(self, topic: str, delivery: Delivery) -> QueuedJob | None:
         try:
@@ -259,7 +259,7 @@ class JobQueue:
         queue.freed.clear()
         await is_set_within(queue.freed, ROOM_CHECK_SECONDS)
 
-    async def _take(self, queue: ModelQueue, message: QueuedJob) -> None:
+    async def _take(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> None:
         ended = False
         try:
             with translate_defects(Internal, DEFECT_MESSAGE, "job.defect", log):
@@ -269,11 +269,14 @@ class JobQueue:
             queue.pause(error.retry_after)
         finally:
             queue.free(message.name)
-            delivery = self._deliveries.pop(message.name)
+            newest = self._deliveries.pop(message.name)
             if ended:
                 delivery.ack()
             else:
                 delivery.nack()
+            if newest is not delivery:
+                # It was delivered again, or a response that has replaced this one has its name.
+                newest.nack()
 
     async def _see_to(self, queue: ModelQueue, message: QueuedJob) -> bool:
         """Make one response, end it, or wait for the process that makes it. Return whether it has ended.
