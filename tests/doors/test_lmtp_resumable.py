@@ -128,7 +128,7 @@ def make_kept(name: str) -> Background:
 @asynccontextmanager
 async def open_log(store: JobStore, name: str) -> AsyncIterator[JobWriter]:
     """Begin an answer and make it."""
-    await store.put("k", make_kept(name), Waiting(60.0))
+    await store.put("k", make_kept(name), Waiting(60.0), await store.find_replaced("k", name))
     claim = Claim(store.logs, store.logs.owner("k"), name)
     await claim.load()
     await claim.take()
@@ -144,8 +144,8 @@ async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None
             await stores[1].put("k", make_kept("n"), Waiting(60.0))
         for store in stores:
             with pytest.raises(BadRequest, match="kept already"):
-                await store.check_free("k", "n")
-        await stores[0].check_free("k", "another")
+                await store.find_replaced("k", "n")
+        await stores[0].find_replaced("k", "another")
     await bus.aclose()
 
 
@@ -158,7 +158,7 @@ async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_ther
         claim = writer.claim
     async with open_log(second, "n") as writer:
         with pytest.raises(NameTaken):
-            await first.check_free("k", "n")
+            await first.find_replaced("k", "n")
         # The bus has stored the first end twice.
         await bus.append(Topics().kept("n"), b"late", label_end("ended", claim=claim, frees=True))
         await writer.end(b"whole", "ended")
@@ -178,7 +178,8 @@ async def test_who_was_taken_for_dead_does_not_erase_what_another_has_begun_ther
     first, second = (JobStore(JobLogs(bus, Topics(), key_answers=1)) for _ in range(2))
     async with open_log(first, "n") as writer:
         # A reader has found nothing but the head, and silence.
-        await second.logs.declare_dead("n", await second.logs.load(second.logs.owner("k"), "n"))
+        log = await second.logs.load(second.logs.owner("k"), "n")
+        await second.logs.declare("n", log.label_loss())
         async with open_log(second, "n") as other:
             await other.end(b"whole", "ended")
         # It was only suspended.

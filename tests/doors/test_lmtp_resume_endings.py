@@ -159,7 +159,7 @@ async def test_a_gateway_that_was_taken_for_dead_adds_nothing_to_what_has_its_ke
         await bus.append(kept("k"), form, label_first(HEAD, owner, 1e12, "first"))
         await client.send("RESUME", stream_id=1, request_key="k")
         assert (await client.stream(1))[0]["code"] == "unavailable"
-        await bus.append(kept("k"), form, label_first(HEAD, owner, 1e12, "second"))
+        await bus.append(kept("k"), form, label_first(HEAD, owner, 1e12, "second", over="first"))
         for claim, token in (("first", 65), ("second", 72)):
             await bus.append(kept("k"), record % (token, token, token), label_part(0, claim=claim))
         await client.send("RESUME", stream_id=2, request_key="k")

@@ -35,7 +35,7 @@ from tg_base.server import Host, Processor, ServeContext
 from tg_client import TgClient
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.jobs.log import ASKED, QUEUED, kind_of
+from tg_gateway.jobs.log import MAKER, QUEUED, kind_of
 from tg_gateway.jobs_kind import JobsKind
 from tg_schema.live import LiveDocument
 
@@ -286,7 +286,7 @@ class _Dying(PassingBus):
         async with super().open_log(topic) as log:
 
             async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
-                if kind_of(Entry(body, properties, "")) == ASKED:
+                if kind_of(Entry(body, properties, "")) == MAKER:
                     self.asked.set()
                     await asyncio.Event().wait()
                 await log.append(body, properties)
@@ -346,7 +346,7 @@ class _Leaving(PassingBus):
         async with super().open_log(topic) as log:
 
             async def send(body: bytes, properties: Mapping[str, str]) -> None:
-                if kind_of(Entry(body, properties, "")) == ASKED:
+                if kind_of(Entry(body, properties, "")) == MAKER:
                     await self._pass("asked")
                 await log.append(body, properties)
 
@@ -400,7 +400,7 @@ class _Unconfirmed(PassingBus):
 
             async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
                 await log.append(body, properties)
-                if kind_of(Entry(body, properties, "")) == ASKED:
+                if kind_of(Entry(body, properties, "")) == MAKER:
                     self.asked.set()
                     await asyncio.Event().wait()
 

@@ -34,7 +34,7 @@ from tg_base.client import StreamOrigin
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
-from tg_gateway.jobs.log import ASKED, END, JobLog, kind_of, label_asked, label_part, label_returned
+from tg_gateway.jobs.log import END, MAKER, JobLog, kind_of, label_asked, label_part, label_returned
 from tg_schema import TextCompletionRequest
 
 SOON = Limits(silence=0.2, attempt_pause=0.0)
@@ -254,7 +254,7 @@ async def test_a_gateway_that_was_suspended_finds_that_another_one_has_its_place
         other, topic = await it.open_gateway(limits=SOON), CONFIG.topics.kept(made.id)
         async with asyncio.timeout(DEADLINE), bus.follow(topic, (await bus.read(topic))[-1].position) as entries:
             await bus.publish(CONFIG.topics.flex_queue(TEXTS[0].request), suspended.put[0], {})
-            while kind_of(await anext(entries)) != ASKED:
+            while kind_of(await anext(entries)) != MAKER:
                 pass
         suspended.awake.set()
         if not ends:
@@ -265,7 +265,7 @@ async def test_a_gateway_that_was_suspended_finds_that_another_one_has_its_place
         assert (found.status, found.output_text, it.llm.order) == ("completed", "0 ", ["made"])
         entries_ = await bus.read(topic)
         makers = [each.properties["by"] for each in entries_ if kind_of(each) == END]
-        assert JobLog(entries_).taker in makers
+        assert JobLog(entries_).maker in makers
         assert len(makers) == len(set(makers))
 
 

@@ -11,7 +11,7 @@ from tests.flow.open_gateway import CONFIG
 from tests.flow.waiting_gateways import ASKED_BEFORE, DEADLINE, NO_PAUSE, ask, open_gateways
 from tests.until import until
 from tg_gateway.access import Limits
-from tg_gateway.jobs.log import RETURNED, JobLog, kind_of
+from tg_gateway.jobs.log import JobLog
 
 TEN_MINUTES = 600.0
 
@@ -60,7 +60,7 @@ async def test_a_pause_after_a_lost_attempt_ends_when_it_should(ahead: float) ->
         position = (await it.bus.read(topic))[1].position
         async with asyncio.timeout(DEADLINE), it.bus.follow(topic, position) as entries:
             async for entry in entries:
-                if kind_of(entry) == RETURNED:
+                if "resumes" in entry.properties:
                     break
         log = JobLog(await it.bus.read(topic))
         assert -1 < log.resumes - time.time() <= 1

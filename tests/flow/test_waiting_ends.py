@@ -13,13 +13,13 @@ from typing_extensions import override
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tests.flow.open_responses import MODEL
-from tests.flow.waiting_gateways import ASKED_BEFORE, DEADLINE, FLEX, ask, count_waited, open_gateways, until_end
+from tests.flow.waiting_gateways import ASKED_BEFORE, DEADLINE, FLEX, ask, open_gateways, until_end
 from tests.until import until
 from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_gateway.access import Limits
 from tg_gateway.jobs.log import (
     END,
-    RETURNED,
+    MAKER,
     JobLog,
     kind_of,
     label_asked,
@@ -33,11 +33,11 @@ TURNS = 100
 
 
 class WatchedBus(PassingBus):
-    """Says when the only message of the flex queue is acknowledged, and how many requests were published."""
+    """Says when the only message of the flex queue is returned or acknowledged, and how many requests came."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self.acknowledged = asyncio.Event()
+        self.acknowledged, self.returned = asyncio.Event(), asyncio.Event()
         self.asked = 0
 
     @override
@@ -55,19 +55,23 @@ class WatchedBus(PassingBus):
 
     async def _watch(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         async for delivery in deliveries:
-            yield _WatchedDelivery(delivery, self.acknowledged)
+            yield _WatchedDelivery(delivery, self)
 
 
 class _WatchedDelivery:
-    def __init__(self, delivery: Delivery, acknowledged: asyncio.Event) -> None:
+    def __init__(self, delivery: Delivery, bus: WatchedBus) -> None:
         self._delivery = delivery
-        self._acknowledged = acknowledged
+        self._bus = bus
         self.body, self.properties = delivery.body, delivery.properties
-        self.age, self.redelivered, self.nack = delivery.age, delivery.redelivered, delivery.nack
+        self.age, self.redelivered = delivery.age, delivery.redelivered
 
     def ack(self) -> None:
         self._delivery.ack()
-        self._acknowledged.set()
+        self._bus.acknowledged.set()
+
+    def nack(self, after: float = 0.0) -> None:
+        self._delivery.nack(after)
+        self._bus.returned.set()
 
 
 async def test_what_is_deleted_while_a_model_works_on_it_leaves_the_band_at_once() -> None:
@@ -91,10 +95,9 @@ async def test_what_is_cancelled_in_its_pause_is_asked_of_nobody() -> None:
         topic = CONFIG.topics.kept(made.id)
         for note in (ASKED_BEFORE, label_returned("dead", time.time() + 2)):
             await bus.append(topic, b"", note)
-        taken = count_waited("taken")
         it.llm.steps.release()
         await work
-        await until(lambda: count_waited("taken") > taken)
+        await asyncio.wait_for(bus.returned.wait(), DEADLINE)
         assert (await client.responses.cancel(made.id)).status == "cancelled"
         await asyncio.wait_for(bus.acknowledged.wait(), DEADLINE)
         # For the work alone.
@@ -115,7 +118,7 @@ class HeldBus(PassingBus):
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        if properties["kind"] in {END, RETURNED}:
+        if properties["kind"] == END or (properties["kind"] == MAKER and "claim" not in properties):
             self.held.set()
             await self.go.wait()
         return await super().append(topic, body, properties)
@@ -126,7 +129,7 @@ class HeldBus(PassingBus):
         yield LogWriter(topic, self.append)
 
 
-@pytest.mark.parametrize(("attempts", "last"), [(1, END), (2, RETURNED)])
+@pytest.mark.parametrize(("attempts", "last"), [(1, END), (2, MAKER)])
 async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: int, last: str) -> None:
     async with open_gateways() as it:
         it.bus = bus = HeldBus(it.bus)
@@ -145,47 +148,45 @@ async def test_a_gateway_that_shuts_down_says_how_what_it_made_stands(attempts: 
 
 
 @pytest.mark.parametrize("asked", [False, True])
-async def test_a_gateway_that_drains_gives_what_waits_in_its_hands_to_another_one_at_once(asked: bool) -> None:
+async def test_what_waits_in_the_hands_of_a_gateway_that_drains_goes_to_another_one(asked: bool) -> None:
     async with open_gateways(capacity=2, room=2) as it:
-        it.bus = followed = FollowedBus(it.bus)
-        client = await it.open_gateway(replace(FLEX, drain=DEADLINE * 2), limits=ALIVE)
+        it.bus = followed = ReadBus(it.bus)
+        limits = Limits(silence=0.5)
+        client = await it.open_gateway(replace(FLEX, drain=DEADLINE * 2), limits=limits)
         for _ in range(2):
             await client.responses.create(model=MODEL, input="1", background=True)
         await until(lambda: len(it.llm.order) == 2)
         made = await ask(client, "made")
-        topic, taken = CONFIG.topics.kept(made.id), count_waited("taken")
+        topic = CONFIG.topics.kept(made.id)
         # It pauses, or it waits for the end of who has it, and cannot be followed.
-        pausing: list[Mapping[str, str]] = [ASKED_BEFORE, label_returned("dead", time.time() + 1000)]
+        pausing: list[Mapping[str, str]] = [ASKED_BEFORE, label_returned("dead", time.time() + 1)]
         for note in [label_asked("dead")] if asked else pausing:
             await it.bus.append(topic, b"", note)
+        before = followed.reads[topic]
         # One of both ends; the gateway has the other one until all is seen.
         it.llm.steps.release()
-
-        def has_taken(times: int) -> bool:
-            return (followed.follows[topic] if asked else count_waited("taken") - taken) >= times
-
-        await until(lambda: has_taken(1))
-        await it.open_gateway(limits=ALIVE)
+        await until(lambda: followed.reads[topic] > before)
+        await it.open_gateway(limits=limits)
         closing = asyncio.create_task(it.gateways[0].aclose())
-        await until(lambda: has_taken(2))
+        before = followed.reads[topic]
+        await until(lambda: followed.reads[topic] > before if asked else it.llm.order[2:] == ["made"])
         assert not closing.done()
-        it.llm.steps.release()
+        for _ in range(2):
+            it.llm.steps.release()
         await closing
 
 
-class FollowedBus(PassingBus):
-    """Counts who follows its logs."""
+class ReadBus(PassingBus):
+    """Counts how often its logs are read."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self.follows = Counter[str]()
+        self.reads = Counter[str]()
 
     @override
-    @asynccontextmanager
-    async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
-        self.follows[topic] += 1
-        async with super().follow(topic, after) as entries:
-            yield entries
+    async def read(self, topic: str) -> tuple[Entry, ...]:
+        self.reads[topic] += 1
+        return await super().read(topic)
 
 
 class OvertakenBus(PassingBus):
@@ -194,8 +195,8 @@ class OvertakenBus(PassingBus):
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         if properties["kind"] == END:
-            taker = JobLog(await self.read(topic)).taker
-            await super().append(topic, b"", label_asked("other", taker))
+            maker = JobLog(await self.read(topic)).maker
+            await super().append(topic, b"", label_asked("other", maker))
         return await super().append(topic, body, properties)
 
 
@@ -207,6 +208,6 @@ async def test_that_the_time_is_over_says_nothing_of_what_another_gateway_has_be
         made = await ask(client, "made", extra_body={"max_wait": 0.2})
         await until_end(bus, made.id)
         log = JobLog(await bus.read(CONFIG.topics.kept(made.id)))
-        assert (log.outcome, log.taker) == ("running", "other")
+        assert (log.outcome, log.maker) == ("running", "other")
         it.llm.steps.release()
         await work

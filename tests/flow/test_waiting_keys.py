@@ -6,9 +6,9 @@ from tests.flow.background_asking import poll
 from tests.flow.waiting_gateways import FLEX, ask, count_returned, count_waited, make_key, open_gateways
 from tests.until import until
 from tg_gateway.access import Limits
-from tg_gateway.jobs.queue_limits import MAX_HELD_MESSAGES, MAX_KEY_SHARE
 
 NARROW, WIDE = "narrow-token", "wide-token"
+MANY = 66
 
 
 async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:
@@ -17,7 +17,7 @@ async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:
         client = await it.open_gateway(replace(FLEX, keys=keys))
         narrow, wide, before = client.with_options(api_key=NARROW), client.with_options(api_key=WIDE), count_returned()
         work = await it.occupy(wide)
-        names = [await ask(narrow, "narrow") for _ in range(MAX_HELD_MESSAGES + 2)]
+        names = [await ask(narrow, "narrow") for _ in range(MANY)]
         other = await ask(wide, "other")
         for _ in range(3):
             it.llm.steps.release()
@@ -25,8 +25,8 @@ async def test_a_key_over_its_limits_does_not_keep_others_waiting() -> None:
         # It is behind all of them, and they wait for a minute.
         assert (await poll(wide, other.id)).status == "completed"
         assert it.llm.order == ["work", "narrow", "other"]
-        # No more of them were taken than one key may have here.
-        assert count_returned() - before <= MAX_HELD_MESSAGES * MAX_KEY_SHARE + 1
+        # One of them has found out. The next one was in hand already.
+        assert count_returned() - before <= 2
         assert {(await narrow.responses.retrieve(each.id)).status for each in names[1:]} == {"queued"}
 
 
@@ -41,7 +41,7 @@ async def test_what_was_given_back_for_a_while_comes_again() -> None:
             count_waited("dropped"),
         )
         work = await it.occupy(wide)
-        names = [(await ask(narrow, "narrow")).id for _ in range(MAX_HELD_MESSAGES + 2)]
+        names = [(await ask(narrow, "narrow")).id for _ in range(MANY)]
         for _ in range(2):
             it.llm.steps.release()
         await work

@@ -36,7 +36,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.jobs.job import QueuedJob
-from tg_gateway.jobs.log import ASKED, label_returned
+from tg_gateway.jobs.log import MAKER, label_returned
 from tg_gateway.jobs.queue_bounds import CHECKED_AT_ONCE
 from tg_schema import encode
 
@@ -236,7 +236,7 @@ class LateBus(OneMessageBus):
         yield LogWriter(topic, self._append_late)
 
     async def _append_late(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if properties["kind"] == ASKED:
+        if properties["kind"] == MAKER:
             self.asks.set()
             await self.go.wait()
         await self.append(topic, body, properties)

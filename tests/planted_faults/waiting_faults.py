@@ -11,21 +11,21 @@ WAITING: Final = (
     Fault(
         "an answer that waits is asked by whoever has its message",
         _JOBS + "claim.py",
-        "        return self.running and self.log.taker == self.own\n",
+        "        return self.running and self.log.maker == self.own\n",
         "        return self.running\n",
         worlds="waiting",
     ),
     Fault(
         "a message of the flex queue is acknowledged whatever became of it",
         _JOBS + "queue.py",
-        "            if ended:\n                delivery.ack()\n",
+        "            if again is None:\n                delivery.ack()\n",
         "            if True:\n                delivery.ack()\n",
         worlds="waiting",
     ),
     Fault(
         "a model is asked before the log says so",
         _JOBS + "claim.py",
-        "        if not await writer.note(label_asked(self.own, self.log.taker, origin)):\n"
+        "        if not await writer.note(label_asked(self.own, self.log.maker, origin)):\n"
         "            self._decided.set()\n            return False\n",
         "        return True\n",
         worlds="waiting",

@@ -37,7 +37,7 @@ SETTLED: Final = 200.0
 UNTIL_READY: Final = 2.0
 """Seconds after which everybody knows a processor."""
 GATEWAY: Final = GatewayConfig(max_wait=MAX_WAIT)
-LIMITS: Final = Limits(background=64, all_background=64, run=600.0, flex_pause=5.0, paused_bytes=2**24)
+LIMITS: Final = Limits(background=64, all_background=64, run=600.0, flex_pause=5.0)
 
 
 @dataclass(eq=False)

@@ -127,8 +127,9 @@ class World:
         logs = JobLogs(bus, Topics(), silence=SILENCE_SECONDS)
         while (claim := await take(logs)).running:
             if claim.lost:
-                if not await claim.outlast():
-                    return
+                # Its message comes again.
+                await logs.end_lost("r", claim.log)
+                await asyncio.sleep(SILENCE_SECONDS)
             elif not await self.go_on(logs, claim, name, bus):
                 return
 
@@ -185,7 +186,7 @@ async def take(logs: JobLogs) -> Claim:
     """The claim of who has the message: it goes on where another one was."""
     claim = Claim(logs, logs.owner(None), "r")
     await claim.load()
-    if claim.running and claim.log.taker:
+    if claim.running and claim.log.maker:
         await claim.take()
     return claim
 

@@ -1,4 +1,4 @@
-"""What one gateway holds of a model's band: beyond its bounds nothing more is taken."""
+"""What one gateway takes of a model's flex queue: nothing more beyond its bounds, and nothing of a key over its own."""
 
 import asyncio
 
@@ -7,29 +7,11 @@ import pytest
 from tests.fakes.given_delivery import GivenDelivery
 from tests.until import until
 from tests.virtual_time import in_virtual_time
-from tg_gateway.jobs.queue_limits import MAX_AWAY_BYTES, MAX_KEY_SHARE, PAUSED_TASK_BYTES, ModelQueue
-
-MOST = 1_000_000
-
-
-@pytest.mark.parametrize(("size", "full"), [(MOST - PAUSED_TASK_BYTES, True), (1000, False)])
-async def test_what_pauses_is_bounded_in_bytes(size: int, full: bool) -> None:
-    queue = ModelQueue("band", "f", lambda: 1, 30.0, MOST)
-    with queue.count_paused("key", size):
-        # Those behind their pause may begin all the same: else nobody would ever leave.
-        assert (queue.is_full, queue.is_open) == (full, True)
-    assert (queue.is_full, queue.paused.total()) == (False, 0)
-
-
-async def test_what_one_key_may_hold_leaves_room_for_others() -> None:
-    queue = ModelQueue("band", "f", lambda: 1, 30.0, MOST)
-    with queue.count_paused("one", int(MOST * MAX_KEY_SHARE)):
-        assert (queue.is_full, queue.is_crowded("one"), queue.is_crowded("other")) == (False, True, False)
-    assert not queue.is_crowded("one")
+from tg_gateway.jobs.queue_limits import MAX_AWAY_BYTES, ModelQueue
 
 
 async def test_what_is_given_back_for_a_while_is_bounded() -> None:
-    queue = ModelQueue("band", "f", lambda: 1, 30.0, MOST)
+    queue = ModelQueue("band", "f", lambda: 1, 30.0)
     queue.away = MAX_AWAY_BYTES - 1
     assert queue.send_away(GivenDelivery(b"large", {}), 0.0)
     assert not queue.send_away(GivenDelivery(b"large", {}), 0.0)
@@ -40,9 +22,21 @@ async def test_what_is_given_back_for_a_while_is_bounded() -> None:
 @pytest.mark.parametrize("service", ["text-completion", None], ids=["waits for capacity", "asked at once"])
 @in_virtual_time
 async def test_what_is_asked_at_once_does_not_wait_for_the_end_of_others(service: str | None) -> None:
-    queue = ModelQueue("band", "f", lambda: 8, 30.0, MOST, service=service)
+    queue = ModelQueue("band", "f", lambda: 8, 30.0, service=service)
     with queue.ask("other"):
         queue.pause(None)
         assert not queue.is_open
         await asyncio.sleep(1)
         assert queue.is_open == (service is None)
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(None, 0.5), (7.0, 7.0), (60.0, 30.0)])
+@in_virtual_time
+async def test_a_key_over_its_limits_gets_its_turn_later_and_others_at_once(
+    asked: float | None, seconds: float
+) -> None:
+    queue = ModelQueue("band", "f", lambda: 1, 30.0)
+    queue.bar("one", asked)
+    assert (queue.measure_bar("one"), queue.measure_bar("other") > 0, queue.is_open) == (seconds, False, True)
+    await asyncio.sleep(seconds)
+    assert queue.measure_bar("one") <= 0

@@ -47,7 +47,7 @@ async def test_what_others_make_of_what_a_gateway_has_put_is_bounded() -> None:
     bounds = QueueBounds(one.logs, Limits(waiting=2, all_waiting=100))
     names = [f"r{number}" for number in range(20)]
     for name in names:
-        await bounds.admit("k", name, 60.0, "text-completion")
+        await bounds.admit("k", name, "text-completion")
         await one.put("k", background(name), Waiting(60.0))
         await other.logs.declare(name, label_end("ended", by=(await take(other, name)).own), b"x")
     # As many as it may keep, as many as may wait, and the newest.

@@ -28,8 +28,6 @@ class Limits:
         flex_pause: longest pause after a refusal before another waiting request of that model is taken.
         attempt_pause: longest pause before a waiting answer is asked for again after its first lost attempt; it doubles
             with each further one.
-        paused_bytes: bytes of messages of one model that wait in this process after lost attempts. Beyond it no more
-            messages are taken until one of them proceeds.
         part_bytes: bytes of one answer that are kept for its followers; beyond that, the answer can only be retrieved.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same for all keys together.
@@ -54,7 +52,6 @@ class Limits:
     all_waiting: int = 4000
     flex_pause: float = 30.0
     attempt_pause: float = 4.0
-    paused_bytes: int = 64 * 1024 * 1024
     part_bytes: int = 8 * 1024 * 1024
     followers: int = 64
     all_followers: int = 256

@@ -42,12 +42,12 @@ T = TypeVar("T")
 
 
 class BatchLines:
-    """Asks lines as their doors would, each under a name of its own: a model is asked once, however often it is begun.
+    """Asks each line as its door would, under a name of its own: a model is asked once, however often it is begun.
 
     Args:
-        relay: asks lines of several prompts, which have no name.
-        jobs: make the others.
-        streams: name them.
+        relay: asks the lines that have several prompts; these have no name.
+        jobs: ask all other lines.
+        streams: say how their answers are kept.
         mounts: the doors of the lines.
         catalogue: the models.
 
@@ -65,7 +65,7 @@ class BatchLines:
         self._doors = {mount.path: mount for mount in mounts if mount.method == "POST" and not mount.accept}
 
     def name(self, batch: batches.Head, key: str | None, line: batches.Line) -> IdempotencyKey:
-        """What the answer to a line is called."""
+        """The name of the answer to a line."""
         return IdempotencyKey("custom_id", key, name_answer("line-", batch.id, line.custom_id), batch.id)
 
     async def drop(self, shared: IdempotencyKey) -> None:
@@ -73,7 +73,7 @@ class BatchLines:
         await self._jobs.drop(shared.name)
 
     async def ask(self, batch: batches.Head, line: batches.Line, shared: IdempotencyKey) -> batches.Result:
-        """What a line is answered, in the end."""
+        """The final answer to a line."""
         door, failures = self._doors[batch.endpoint], 0
         call = Call(door.operation, self.catalogue, {}, {}, {}, new_id(), bytes(line.body), stores=False)
         call.kept = self._jobs.store.of(shared.owner)
@@ -140,7 +140,7 @@ class BatchLines:
 
 
 async def _begin(begin: Callable[[], Awaitable[T]]) -> T:
-    """What `begin` returns, once there is room and somebody to ask. Raises TgError if that would not help."""
+    """Call `begin` until there is room and somebody to ask; what it returns. Raises TgError if a retry cannot help."""
     while True:
         try:
             return await begin()

@@ -1,4 +1,4 @@
-"""Result of a line -> log of a batch's results; now and then how many there are -> log of the batch."""
+"""Result of a line -> log of a batch's results; how many there are, now and then -> log of the batch."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from tg_base.bus import LogWriter
 from tg_gateway.dialects import IdempotencyKey, batches
 from tg_gateway.jobs.log import JobLog, label_part
 from tg_schema import encode
-from tg_schema.errors import Cancelled, TooLarge, Unavailable
+from tg_schema.errors import TooLarge
 
 MAX_NOTES: Final = 100
-"""How often it is noted how many lines of a batch have a result, so that nobody reads all of them to know."""
+"""Notes of progress of one batch. Who asks how far it is reads these, and not all results."""
 
 
 @dataclass(slots=True)
@@ -25,14 +25,14 @@ class BatchRun:
         batch: as it was begun.
         key: the name of the API key that has begun it.
         own: tells this gateway from others in its log.
-        state: of its log.
+        state: the state of its log.
         log: where its progress is appended.
         results: where results are appended.
-        statuses: of the results, by their custom ids.
-        number: of the next note of progress.
+        statuses: the status of each result, by its custom id.
+        number: the number of the next note of progress.
         size: bytes of the answers.
-        asked: what the answers are called that are being made.
-        turn: that of the next result.
+        asked: the names of the answers that are being made.
+        turn: held while a note of progress is appended.
     """
 
     batch: batches.Head
@@ -49,7 +49,7 @@ class BatchRun:
 
     @property
     def counts(self) -> batches.Counts:
-        """Of the results so far."""
+        """How many results there are so far."""
         return batches.Counts.of(self.statuses.values())
 
     async def note(self, result: batches.Result) -> None:
@@ -65,10 +65,3 @@ class BatchRun:
             async with self.turn:
                 self.number += 1
                 await self.log.append(encode(self.counts), label_part(self.number - 1, self.own))
-
-    def check(self) -> None:
-        """Raises Unavailable if another gateway has the batch, and Cancelled if its client has cancelled it."""
-        if self.state.taker != self.own:
-            raise Unavailable("another gateway makes the batch")
-        if self.state.cancelled:
-            raise Cancelled("the batch was cancelled")

@@ -1,7 +1,7 @@
 """Message of a batch -> its lines, each a response that waits for capacity -> log of its results, line by line.
 
-The message is acknowledged at the batch's end. So another gateway goes on where one dies: it asks the lines that have
-no result yet, and gets the answers to those that had been asked.
+The message is acknowledged when the batch has ended. If a gateway dies, another one gets the message, and asks the
+lines that have no result. Those that were asked before have their answers already, or soon.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tg_gateway.jobs.log_watch import FollowerCount
 from tg_gateway.jobs.logs import JobLogs
 from tg_gateway.relay import DEFECT_MESSAGE
 from tg_schema import TgError, encode
-from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound
+from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, Unavailable
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class BatchRuns:
     def __init__(self, requestor: Requestor, limits: Limits, lines: BatchLines) -> None:
         self._bus, self._topic = requestor.bus, requestor.topics.batches
         topics, clock = requestor.topics, requestor.time
-        # Their bounds are their own.
+        # They have bounds of their own.
         self._logs = JobLogs(self._bus, topics, clock, scope="batches ", silence=limits.silence)
         self._lines = lines
         self._shares = FollowerCount(MAX_OF_KEY, MAX_BATCHES)
@@ -65,7 +65,7 @@ class BatchRuns:
 
     @asynccontextmanager
     async def make(self) -> AsyncIterator[asyncio.Task[None]]:
-        """Make batches, until left or the task is cancelled; other gateways go on then, and with what they ask.
+        """Make batches until the block is left or the task is cancelled. Then other gateways go on with them.
 
         Raises:
             BusError: as `Subscriptions`.
@@ -104,18 +104,18 @@ class BatchRuns:
             delivery.ack()
 
     async def _make(self, name: str, key: str | None) -> None:
-        """Make a batch, or what is left of it. End it if it cannot be made before its time is over, or never can.
+        """Make a batch, or the rest of it. If that fails, end it if its time is over or no retry can help.
 
         Raises:
             NotFound: it was erased.
-            TgError: it is to be given back.
+            TgError: its message is to come again.
         """
         kept, own, logs = self.of(key), new_id(), self._logs
         before = await logs.load(kept.owner, name)
         if before.outcome != "running":
             return
-        # From here on, what another gateway that was taken for dead says of it counts no more.
-        await logs.note(name, label_asked(own, before.taker))
+        # From now on, what the gateway writes that made it before is void.
+        await logs.note(name, label_asked(own, before.maker))
         state = await logs.load(kept.owner, name)
         number, batch = state.part_count, show_batch(name, state)
         try:
@@ -150,7 +150,7 @@ class BatchRuns:
                 if line.custom_id not in run.statuses:
                     await run.note(batches.Result(line.custom_id))
             if outcome != "ended":
-                # What was being appended when the lines were stopped may have arrived.
+                # A result may have arrived although its append was cancelled.
                 run.statuses.update({each.custom_id: each.status for each in await kept.read_results(head.id)})
             await kept.list_with(head, run.size)
         for shared in run.asked:
@@ -158,7 +158,7 @@ class BatchRuns:
         return outcome, run.counts
 
     async def _ask_all(self, run: BatchRun, lines: Sequence[batches.Line]) -> Outcome:
-        """Ask all lines, until the batch is cancelled or its time is over. Raises TgError as `_make`."""
+        """Ask all lines, until the batch is cancelled or its time is over. Raises TgError as `_make` and `_heed`."""
         try:
             async with asyncio.timeout(run.batch.deadline - self._logs.clock()), asyncio.TaskGroup() as group:
                 heeding = group.create_task(self._heed(run))
@@ -174,16 +174,25 @@ class BatchRuns:
         return "too-large" if run.size > KEY_BYTES else "ended"
 
     async def _heed(self, run: BatchRun) -> None:
-        """Raises as `BatchRun.check`, as soon as the log says so; NotFound if it was erased."""
-        run.check()
+        """Follow the log, until it ends the making of the batch.
+
+        Raises:
+            Unavailable: another gateway makes it.
+            Cancelled: its client has cancelled it.
+            NotFound: it was erased.
+        """
         async with aclosing(self._logs.follow(run.batch.id, run.state)) as entries:
-            async for _ in entries:
+            while True:
+                if run.state.maker != run.own:
+                    raise Unavailable("another gateway makes the batch")
+                if run.state.cancelled:
+                    raise Cancelled("the batch was cancelled")
+                if await anext(entries, False) is False:
+                    raise NotFound("the batch was erased")
                 run.state.drop_bodies()
-                run.check()
-        raise NotFound("the batch was erased")
 
     async def _work(self, run: BatchRun, lines: Iterator[batches.Line]) -> None:
-        """Ask one line after the other; several of these share the lines."""
+        """Ask one line after the other. All workers share the lines."""
         for line in lines:
             if run.size > KEY_BYTES:
                 return

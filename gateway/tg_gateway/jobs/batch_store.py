@@ -1,7 +1,7 @@
 """File -> log of its bytes; batch -> log of its progress, another one of its results, and a message to make it.
 
-What lists the files and the batches of a key is a log of its own. They are bounded by what it has: nothing that is kept
-is erased before its time, since a batch may need it.
+Each key has one more log, which lists its files and batches. A key whose list is full can keep no more: nothing is
+erased before its time, since a batch may need it.
 """
 
 import re
@@ -33,7 +33,7 @@ BATCH_NAME, BATCH_KEY = "name", "key"
 
 
 class BatchEnd(msgspec.Struct, frozen=True):
-    """The end of a batch: when, in Unix seconds, and its results."""
+    """The end of a batch: its time in Unix seconds, and how many results it has."""
 
     at: int
     counts: batches.Counts = batches.Counts()
@@ -95,7 +95,7 @@ class KeyBatches(batches.Store):
                 key = {} if self.key is None else {BATCH_KEY: self.key}
                 await logs.bus.publish(self.queue, b"", {BATCH_NAME: head.id} | key)
         except TgError:
-            # If it comes later, there is nothing to make.
+            # If the message arrives all the same, it finds no batch.
             with suppress(TgError):
                 await self.erase(head.id)
             raise
@@ -166,7 +166,7 @@ def show_batch(name: str, log: JobLog) -> batches.Stored:
     try:
         head = decode(batches.Head, answer.head or b"")
     except BadRequest as error:
-        # Another version's, perhaps. Without a file it fails as soon as it is made.
+        # Perhaps another version has written it. Without a file it fails as soon as it is made.
         begun, fault = int(log.expires) - batches.FILE_SECONDS, batches.Fault("unreadable", error.message)
         head = batches.Head(name, "", "", 0, begun, begun + batches.BATCH_SECONDS, faults=(fault,))
-    return batches.Stored(head, end.counts, log.outcome, bool(log.taker), int(log.cancelled_at), end.at)
+    return batches.Stored(head, end.counts, log.outcome, bool(log.maker), int(log.cancelled_at), end.at)

@@ -1,11 +1,11 @@
-"""Message of a response -> log: a process's claim on making it; it goes on where another one was, or asks a model.
+"""Message of a response -> log: which process makes it; it asks a model, or goes on where another process was.
 
 The order of the log decides. So only one of two processes with the same message asks a model, even if one of them was
 wrongly declared dead.
 """
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager
 
 from tg_base.bus import Entry
 from tg_base.client import StreamOrigin
@@ -46,12 +46,12 @@ class Claim:
     @property
     def mine(self) -> bool:
         """Whether this process has it."""
-        return self.running and self.log.taker == self.own
+        return self.running and self.log.maker == self.own
 
     @property
     def lost(self) -> bool:
         """Whether another process has it."""
-        return self.running and self.log.taker not in {"", self.own}
+        return self.running and self.log.maker not in {"", self.own}
 
     @property
     def running(self) -> bool:
@@ -59,12 +59,12 @@ class Claim:
         return self.log.owner is not None and self.log.outcome == "running"
 
     async def load(self) -> bytes:
-        """Read its log; the lines that it has. Raises BusError: the bus did not answer, so nothing is known of it."""
+        """Read its log, and return the lines that it has. Raises BusError: the bus did not answer."""
         try:
             self.log = await self._logs.load(self.owner, self._name)
             if self.running and self.log.cancelled:
                 # The process that should stop has returned the response, or was lost.
-                end = label_end("cancelled", claim=self.log.claim, by=self.log.taker)
+                end = label_end("cancelled", claim=self.log.claim, by=self.log.maker)
                 await self._logs.note(self._name, end)
                 self.log = await self._logs.load(self.owner, self._name)
         except NotFound:
@@ -75,16 +75,16 @@ class Claim:
         return lines
 
     async def take(self) -> None:
-        """Log that this process makes the answer, before it asks; `mine` tells whether it does.
+        """Claim the answer in its log before a model is asked; `mine` tells whether that has succeeded.
 
-        If another process makes it, this one goes on there: what the other still says of it counts no more.
+        If another process made it, this one goes on there, and later entries of the other one are void.
 
         Raises:
             BusError: the bus did not answer, so the owner of the claim is unknown.
         """
         before = self.log
         origin = None if before.origin is None else before.origin._replace(attempt=before.origin.attempt + 1)
-        asked = label_asked(self.own, before.taker, origin)
+        asked = label_asked(self.own, before.maker, origin)
         await self._logs.note(self._name, asked)
         lines = await self.load()
         if self.mine and before.origin is not None:
@@ -103,45 +103,33 @@ class Claim:
         Keep noting the log's entries meanwhile.
         """
         self._decided.clear()
-        if not await writer.note(label_asked(self.own, self.log.taker, origin)):
+        if not await writer.note(label_asked(self.own, self.log.maker, origin)):
             self._decided.set()
             return False
         await self._decided.wait()
-        writer.by = self.log.taker
+        writer.by = self.log.maker
         return self.mine
 
     async def until_decided(self, seconds: float) -> None:
-        """Return once the log tells whose what is just being asked is, or after `seconds`."""
+        """Return once the log has the note that `ask` is appending, or after `seconds`."""
         await is_set_within(self._decided, seconds)
 
-    async def outlast(self) -> bool:
-        """Read on until the response, which another process makes, is over; returns whether it is not.
-
-        It is not if it waits again, or if its process is silent and this one can go on.
-
-        Raises:
-            BusError: as `take`.
-        """
-        async with aclosing(self._logs.follow(self._name, self.log)) as entries:
-            async for entry in entries:
-                self.log.drop_bodies()
-                if not self.log.taker or (entry is None and self.log.origin is not None):
-                    return self.running
-                if entry is None:
-                    await self._logs.declare_dead(self._name, self.log)
-        return False
-
     def write(self, background: Background) -> AbstractAsyncContextManager[JobWriter]:
-        """Enter what is returned to write the answer, as `JobLogs.write`."""
+        """Enter it to write the answer, as `JobLogs.write`."""
         self._logs.written.mark(self._name, waits=False)
         return self._logs.write(background, self.log)
 
-    async def give_back(self, *, spent: bool = False) -> None:
+    async def give_back(self, *, spent: bool = False) -> float:
         """Let the response wait again: no model works on it. Raises BusError as `take`.
 
         Args:
             spent: whether a model may have been asked, so that one attempt is used and a pause follows.
+
+        Returns:
+            Seconds of the pause.
         """
         self._logs.written.mark(self._name, waits=True)
-        resumes = self._logs.pauses.choose(self.log.attempts, self.log.waits or 0.0) if spent else None
+        pauses = self._logs.pauses
+        resumes = pauses.choose(self.log.attempts, self.log.waits or 0.0) if spent else None
         await self._logs.bus.append(self._logs.topic(self._name), b"", label_returned(self.own, resumes))
+        return pauses.measure(resumes or 0.0)

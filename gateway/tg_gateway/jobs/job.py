@@ -18,14 +18,14 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: the name of the answer's log.
-        until: when it expires, by the time of all requestors.
+        until: when it expires, by the clock that all requestors share.
         owner: whose it is, as `JobLogs.owner`.
         flow: the flow that is asked.
         service: its service.
         request: the record.
         key: the name of the API key that asked.
         entry: the id of the request.
-        model: what the name of its model meant when it came; None = it had none.
+        model: the route or model for which its name stood when it came; None = it named none.
         waits: whether it waits for capacity, and a model may be asked for it again.
         deadline: as of its `Ask`.
         keeps_parts: as of its `Background`.
@@ -54,7 +54,7 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(
         cls, asked: Ask, background: Background, entry: AccessLogEntry, until: float, owner: str, *, waits: bool
     ) -> Self:
-        """The message of an answer that is asked for by the current span."""
+        """The message of an answer for which the current span asks."""
         route, request, span = asked.route, asked.request, trace.current()
         encoded = request.body if isinstance(request, EncodedRequest) else encode_request(request)
         adapter, model = getattr(request, "adapter", None), getattr(request, "model", None) or route.model
@@ -100,5 +100,5 @@ class QueuedJob(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _answer_nobody(_: KeptAnswers) -> Answer:
-    """Its client is another process's."""
+    """Its client is connected to another process."""
     return Answer(b"")

@@ -1,4 +1,4 @@
-"""Key -> what is listed for it, in the order of its beginning: one log for each period, so that none grows for ever."""
+"""Key -> its lists, each in the order of time: one log for each period, so that none grows for ever."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -13,7 +13,7 @@ from tg_gateway.jobs.written import Written
 FOLLOW_SECONDS: Final = 600.0
 """A follower has to come again after so long, so that its key is checked again."""
 _NAME, _EXPIRES, _SIZE = "name", "expires", "size"
-"""Properties of an entry. The last one of a name counts: one that has expired takes it off the list."""
+"""Properties of an entry. The last entry of a name counts; if it has expired, the name is off the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ class KeyList:
         return await self.logs.bus.read(self.logs.topic(self.name(number)))
 
     async def follow(self) -> AsyncGenerator[Entry | None, None]:
-        """The entries of all that is listed, then those to come, until the period's turn, or for `FOLLOW_SECONDS`.
+        """The entries of all that is listed, then new ones, until the period ends, for `FOLLOW_SECONDS` at most.
 
-        None says that there is no further entry at the moment, once at least. Raises BusError.
+        None, which comes at least once, says that there is no further entry at the moment. Raises BusError.
         """
         last, now = self._current, self.logs.clock()
         end = min((last + 1) * self.period, now + FOLLOW_SECONDS)
         before, entries = await self._read(last - 1), await self._read(last)
         if not entries:
-            # Only behind an entry can a log be followed. This one lists nothing.
+            # A log can be followed only from an entry on. This one lists nothing.
             await self._append(last, b"", {_NAME: "", _EXPIRES: "0", _SIZE: "0"})
             entries = await self._read(last)
         for entry in (*before, *entries, None):

@@ -1,9 +1,14 @@
-"""Entries of one log -> the answer that they hold: whole, or still being made.
+"""Entries of one log -> its state, as the package's docstring draws it, and the answer, as far as it is made.
 
-An answer that was kept at its end is one entry. An answer in the background consists of a head, notes which process
-makes it and where, parts, a note that a processor works on it, signs of life, perhaps a request to stop, and an end.
-Of several ends, the first counts for every reader: the writer, and readers that took it for dead, may each append one.
-An end may free the name; then the next head restarts the log.
+An answer that was kept at its end has one entry, the end, with the properties of a head too. The properties are:
+
+    head     key, expires, waits, attempts: of the answer. claim: its own; over: of the head that it replaces.
+    maker    claim: of the process; over: of the maker that it replaces. stream, attempt, processor: where it asks.
+             Without a claim nobody makes the answer; resumes: an attempt was used, and the next one begins then.
+    others   claim: of the head, and by: of the maker. If one of them is not the current one, the entry is void.
+    records  number: 0, 1, ...; taken: frames of the answer up to here.
+    cancel   at: when it came.
+    end      outcome; cut: parts are missing; free: any request may replace the answer.
 """
 
 from collections.abc import Mapping
@@ -14,37 +19,43 @@ from tg_base.client import StreamOrigin
 from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
-WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "records", "alive", "begun", "cancel", "end"
-QUEUED, ASKED, RETURNED, LEFT, FREED = "queued", "asked", "returned", "left", "freed"
+HEAD, QUEUED, MAKER, BEGUN, PART, END = "head", "queued", "maker", "begun", "records", "end"
+ALIVE, CANCEL, LEFT = "alive", "cancel", "left"
 """The kinds of entries."""
 
-_KIND, _CLAIM, _BY = "kind", "claim", "by"
-"""Properties of entries; of a first one,"""
-_KEY, _EXPIRES, _WAITS, _ATTEMPTS = "key", "expires", "waits", "attempts"
-"""of notes who makes the answer,"""
-_OVER, _SPENT, _RESUMES = "over", "spent", "resumes"
-_ORIGIN: Final = ("stream", "attempt", "processor")
-"""of parts, requests to stop, and ends."""
+_KIND, _CLAIM, _OVER, _BY = "kind", "claim", "over", "by"
+_KEY, _EXPIRES, _WAITS, _ATTEMPTS, _RESUMES = "key", "expires", "waits", "attempts", "resumes"
 _NUMBER, _TAKEN, _AT, _OUTCOME, _CUT, _FREE = "number", "taken", "at", "outcome", "cut", "free"
+_ORIGIN: Final = ("stream", "attempt", "processor")
+"""Properties of entries."""
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
 def label_first(
-    kind: str, owner: str, expires: float, claim: str = "", waits: float | None = None, *, attempts: int = 1
+    kind: str,
+    owner: str,
+    expires: float,
+    claim: str = "",
+    waits: float | None = None,
+    *,
+    attempts: int = 1,
+    over: str = "",
 ) -> Mapping[str, str]:
     """The properties of the first entry: whose answer it is, and until when (wall clock).
 
     Args:
-        kind: `WHOLE` or `HEAD`.
+        kind: `HEAD`, or `END` of an answer that is kept at its end.
         owner: whose it is.
         expires: until when.
-        claim: tells it from first entries that others try to write at the same time.
+        claim: distinguishes it from heads that others write at the same time.
         waits: until when it may wait for room (wall clock); None = it does not.
         attempts: how often a model may be asked for one that waits.
+        over: the claim of the ended answer that it replaces; "" = the log has none.
     """
     waiting = {} if waits is None else {_WAITS: str(waits)}
     repeats = {_ATTEMPTS: str(attempts)} if attempts > 1 else {}
-    return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting | repeats
+    first = {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | waiting | repeats
+    return first | ({_CLAIM: claim} if claim else {}) | ({_OVER: over} if over else {})
 
 
 def label_part(number: int, by: str | None = None, claim: str = "", taken: int = 0) -> Mapping[str, str]:
@@ -68,9 +79,9 @@ def label_end(
         outcome: the answer's state.
         cut: whether some of its parts are missing.
         claim: the claim of the head that it ends, so that it cannot end a later one; "" = that head has none.
-        frees: whether the next head restarts the log.
-        by: the claim of the process that makes the answer, "" = no process does; the end does not count if another
-            one does. None = it counts.
+        frees: whether any request may replace the answer.
+        by: the claim of the maker, "" = there is none; the end is void if the log has another maker. None = it counts
+            whoever makes the answer.
     """
     notes = ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
     return {**label(END, by, claim), _OUTCOME: outcome} | notes
@@ -82,22 +93,21 @@ def label_asked(claim: str, over: str = "", origin: StreamOrigin | None = None) 
     Args:
         claim: of that process.
         over: the claim that it replaces; the note is void if another one has the answer.
-        origin: where the answer is made, and another process may adopt it; None = nowhere.
+        origin: where another process may adopt the answer; None = nowhere.
     """
     place = {} if origin is None else dict(zip(_ORIGIN, map(str, origin), strict=True))
-    own = {_KIND: ASKED, _CLAIM: claim, **place}
-    return own | ({_OVER: over} if over else {})
+    return {_KIND: MAKER, _CLAIM: claim, _OVER: over, **place}
 
 
 def label_returned(claim: str, resumes: float | None = None) -> Mapping[str, str]:
-    """The properties of a note that the answer waits again.
+    """The properties of a note that nobody makes the answer now, so that it waits again.
 
     Args:
-        claim: of who makes it.
+        claim: of the process that has made it.
         resumes: a model may have been asked for it, so that one attempt is used: when the next one may begin (wall
             clock). None = no attempt is used.
     """
-    return {_KIND: RETURNED, _CLAIM: claim} | ({} if resumes is None else {_SPENT: "1", _RESUMES: str(resumes)})
+    return {_KIND: MAKER, _OVER: claim} | ({} if resumes is None else {_RESUMES: str(resumes)})
 
 
 def label_cancel(at: float) -> Mapping[str, str]:
@@ -111,17 +121,17 @@ def label(kind: str, by: str | None = None, claim: str = "") -> Mapping[str, str
 
 
 def is_late(entry: Entry, claim: str) -> bool:
-    """Whether the entry belongs to a different owner's claim.
+    """Whether the entry is about an answer that another head has begun.
 
     A bus may store an end twice, a reader may write one while the name is freed and reused, and a gateway wrongly
     declared dead may go on.
     """
-    return kind_of(entry) in {PART, BEGUN, CANCEL, END, LEFT, FREED} and entry.properties.get(_CLAIM, claim) != claim
+    return kind_of(entry) in {PART, BEGUN, CANCEL, END, LEFT} and entry.properties.get(_CLAIM, claim) != claim
 
 
 def kind_of(entry: Entry) -> str:
     """Which kind an entry is."""
-    return entry.properties.get(_KIND, WHOLE)
+    return entry.properties.get(_KIND, "")
 
 
 def claim_of(entry: Entry) -> str:
@@ -130,7 +140,7 @@ def claim_of(entry: Entry) -> str:
 
 
 class NameTaken(BadRequest):
-    """An answer of this name is kept, or is being made, which the request does not join.
+    """Another answer has this name, and the request may not join it.
 
     Args:
         field: the request's field from which the name is made.
@@ -140,7 +150,7 @@ class NameTaken(BadRequest):
 
     def __init__(self, field: str = "name") -> None:
         super().__init__(
-            f"{field}: the answer to another request is kept already under this one: read on in it, or take another"
+            f"{field}: the answer to another request is kept already under this value: read that one, or take another"
         )
 
 
@@ -152,14 +162,13 @@ class JobLog:
         expires: when it ends, by the wall clock; long ago if that cannot be read.
         claim: the claim of its first entry.
         waits: until when it may wait for a process that makes it, by the wall clock; None = none does.
-        taker: the claim of the process that makes it; "" = none.
-        attempts: how many were begun, without those in which no model was asked.
+        maker: the claim of the process that makes it; "" = none.
         resumes: after a lost attempt, when the next one may begin, by the wall clock.
         cancelled: whether a client has cancelled it.
         cancelled_at: when it first did so, by the wall clock; 0 = not stated.
         outcome: its state.
         position: the position of the last entry.
-        free: whether the next head restarts the log.
+        free: whether any request may replace it.
         part_count: how many parts it has had.
         taken: frames of the answer that the parts have; 0 = not stated.
         origin: where another process may adopt the answer; None = nowhere.
@@ -181,11 +190,11 @@ class JobLog:
 
     def _empty(self) -> None:
         """Forget everything after the first entry."""
-        self.taker = ""
+        self.maker = ""
         self.cancelled = False
         self.cancelled_at = 0.0
-        self.attempts = 0
         self.resumes = 0.0
+        self._spent = 0
         self.outcome: Outcome = "running"
         self.free = False
         self._end = b""
@@ -202,24 +211,26 @@ class JobLog:
         self.size += len(entry.body)
         if first:
             self._begin(kind, entry)
-        elif self.free and kind == HEAD and entry.properties.get(_KEY) == self.owner:
-            self._empty()
-            self._begin(kind, entry)
-        elif kind in {LEFT, FREED} and not is_late(entry, self.claim):
-            self._left = True
-            self.free = self.free or (kind == FREED and self.outcome != "running")
+        elif kind == HEAD:
+            # Of several heads over an answer that has ended, the first counts.
+            over = self.outcome != "running" and entry.properties.get(_OVER) == self.claim
+            if over and entry.properties.get(_KEY) == self.owner:
+                self._empty()
+                self._begin(kind, entry)
+        elif kind == LEFT:
+            self._left = self._left or not is_late(entry, self.claim)
         # Nothing after an end counts: if two writers each appended one, all readers use the first.
         elif self.owner is not None and self.outcome == "running":
-            if kind in {ASKED, RETURNED}:
-                self._pass_on(kind, entry)
+            if kind == MAKER:
+                self._pass_on(entry)
             elif kind == QUEUED:
                 # Its service is asked: from now on silence means something.
                 self.waits = None
             # A gateway wrongly declared dead learns only later that another one took over the response.
-            elif entry.properties.get(_BY, self.taker) == self.taker:
-                self._add_of_taker(kind, entry)
+            elif entry.properties.get(_BY, self.maker) == self.maker:
+                self._add_of_maker(kind, entry)
 
-    def _add_of_taker(self, kind: str, entry: Entry) -> None:
+    def _add_of_maker(self, kind: str, entry: Entry) -> None:
         if is_late(entry, self.claim):
             return
         if kind == PART:
@@ -239,9 +250,14 @@ class JobLog:
         return parts
 
     @property
+    def attempts(self) -> int:
+        """How many were begun, without those in which no model was asked."""
+        return self._spent + bool(self.maker)
+
+    @property
     def waiting(self) -> bool:
         """Whether no process makes it, so that silence means nothing."""
-        return self.waits is not None and not self.taker and self.outcome == "running"
+        return self.waits is not None and not self.maker and self.outcome == "running"
 
     @property
     def empty(self) -> bool:
@@ -250,21 +266,17 @@ class JobLog:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a model may be asked again if the taker is lost: the client permits it, and has read nothing."""
+        """Whether a model may be asked again if the maker is lost: the client permits it, and has read nothing."""
         lives = self.outcome == "running" and not self.cancelled
-        return lives and bool(self.taker) and self.empty and self.attempts < self._max_attempts
+        return lives and bool(self.maker) and self.empty and self.attempts < self._max_attempts
 
-    def label_loss(self, outcome: Outcome) -> Mapping[str, str]:
+    def label_loss(self) -> Mapping[str, str]:
         """The properties of the end that a reader appends if the writer is lost, or none has come in time."""
         # A chosen name is free if nothing of the answer was sent: its head may come from an append that seemed to fail.
         frees = bool(self.claim) and self.empty
+        outcome: Outcome = "expired" if self.waiting and not self.attempts else "died"
         # Signed even if nobody makes it: if another process does from now on, this end does not count.
-        return label_end(outcome, claim=self.claim, frees=frees, by=self.taker)
-
-    @property
-    def overdue(self) -> Outcome:
-        """How the answer ends if it waits too long."""
-        return "died" if self.attempts else "expired"
+        return label_end(outcome, claim=self.claim, frees=frees, by=self.maker)
 
     def is_expired(self, now: float) -> bool:
         """Whether it has waited too long."""
@@ -282,7 +294,7 @@ class JobLog:
         return KeptAnswer(self._head, self._end, self.outcome, self._cut, begun, self._left)
 
     def _begin(self, kind: str, entry: Entry) -> None:
-        if kind not in {WHOLE, HEAD}:
+        if kind not in {HEAD, END}:
             return
         self.owner = entry.properties.get(_KEY)
         self.claim = claim_of(entry)
@@ -294,18 +306,16 @@ class JobLog:
         else:
             self._end, self.outcome = entry.body, "ended"
 
-    def _pass_on(self, kind: str, entry: Entry) -> None:
+    def _pass_on(self, entry: Entry) -> None:
         """The first of several processes that ask for the answer has it: only that one asks a model or returns it."""
-        properties, claim = entry.properties, claim_of(entry)
-        if kind == ASKED and claim and properties.get(_OVER, "") == self.taker:
-            # Who has it from another one goes on there.
-            self.attempts += not self.taker
-            self.taker, self.origin = claim, _read_origin(entry)
-        elif kind == RETURNED and claim and claim == self.taker:
-            spent = _SPENT in properties
-            self.attempts -= not spent
+        if entry.properties.get(_OVER, "") != self.maker:
+            return
+        self.maker = claim_of(entry)
+        self.origin = _read_origin(entry) if self.maker else None
+        if not self.maker:
+            self._begun = False
+            self._spent += _RESUMES in entry.properties
             self.resumes = _read_number(entry, _RESUMES, 0.0)
-            self.taker, self.origin, self._begun = "", None, False
 
     def _add_part(self, entry: Entry) -> None:
         number = _read_number(entry, _NUMBER, -1.0)

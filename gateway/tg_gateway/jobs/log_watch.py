@@ -1,4 +1,4 @@
-"""Logs that are read -> whether their writers have fallen silent, and who follows them. No clocks are compared."""
+"""Logs that are read -> whether their writers are silent, and how many clients follow. No clocks are compared."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class SeenLogs:
 
 
 class FollowerCount:
-    """Limits who follows what is kept at the same time: clients their responses, this gateway batches that it makes.
+    """Limits how many logs are followed at a time: of responses by clients, of batches by this gateway.
 
     Args:
         most: the most clients of one key.

@@ -17,6 +17,7 @@ from tg_base.runtime import running
 from tg_gateway.access import Limits
 from tg_gateway.dialects import KEPT_SECONDS, MAX_KEPT_BYTES, Background
 from tg_gateway.jobs.log import JobLog, erase_remnant, label_first
+from tg_gateway.jobs.log_watch import SeenLogs
 from tg_gateway.jobs.pauses import AttemptPauses
 from tg_gateway.jobs.writer import JobWriter
 from tg_gateway.jobs.written import Written, WrittenLogs
@@ -43,13 +44,14 @@ class JobLogs:
         key_answers: answers that one gateway keeps for one key; beyond that the oldest are erased.
         key_bytes: the same in bytes.
         all_bytes: the same in bytes, for all keys: with the memory bus they are in this process.
-        longest_run: seconds for which an answer may be made; its log is kept as much longer.
+        longest_run: seconds for which an answer may be made; its log is kept for so much longer.
 
     Attributes:
         bus: as given.
         clock: as given.
         silence: as given.
         pauses: as given.
+        seen: the last entries seen in logs that are read now and then.
         written: what this gateway has written.
     """
 
@@ -76,6 +78,7 @@ class JobLogs:
         self._longest_run = longest_run
         self.silence = silence
         self.pauses = pauses or AttemptPauses(clock)
+        self.seen = SeenLogs(silence, lambda: asyncio.get_running_loop().time())
         self.written = WrittenLogs(bus, topics, key_answers, key_bytes, all_bytes)
 
     @classmethod
@@ -125,6 +128,7 @@ class JobLogs:
         seconds: float = KEPT_SECONDS,
         waits: float | None = None,
         attempts: int = 1,
+        over: str = "",
     ) -> Entry:
         """Append the first entry, as `label_first`; what was appended, without its body.
 
@@ -142,7 +146,7 @@ class JobLogs:
         await self.written.make_room(owner, self.clock())
         # While it is made, its log must not expire.
         last = expires if waits is None else expires + self._longest_run
-        first = label_first(kind, owner, last, claim, waits, attempts=attempts)
+        first = label_first(kind, owner, last, claim, waits, attempts=attempts, over=over)
         return Entry(b"", first, await self.bus.append(self.topic(name), body, first))
 
     @asynccontextmanager
@@ -157,7 +161,7 @@ class JobLogs:
                 part_bytes=self._part_bytes,
                 parts=log.part_count,
                 claim=log.claim,
-                by=log.taker,
+                by=log.maker,
                 clock=self.clock,
             )
             async with running(writer.run()):
@@ -229,16 +233,21 @@ class JobLogs:
         self.written.mark(name, waits=False)
         await self.note(name, end, body)
 
-    async def expire(self, name: str, log: JobLog) -> bool:
-        """End an answer that has waited too long; whether it has. Raises BusError."""
-        if expired := log.is_expired(self.clock()):
-            await self.declare(name, log.label_loss(log.overdue))
-        return expired
+    async def end_lost(self, name: str, log: JobLog) -> bool:
+        """End a response that has waited too long, or whose writer is lost; whether it has ended.
 
-    async def declare_dead(self, name: str, log: JobLog) -> None:
-        """End an answer whose writer is lost, unless another process may ask again. Raises BusError."""
-        if not (log.repeatable and log.waits is not None and log.waits > self.clock()):
-            await self.declare(name, log.label_loss("died"))
+        A writer is lost if this process has seen no new entry of it for `silence` seconds. If another process may ask
+        again, the response goes on.
+
+        Raises:
+            BusError: the bus did not answer.
+        """
+        lost = log.is_expired(self.clock())
+        if log.outcome == "running" and not log.waiting and self.seen.is_silent(name, log.position):
+            lost = not (log.repeatable and log.waits is not None and log.waits > self.clock())
+        if lost:
+            await self.declare(name, log.label_loss())
+        return lost
 
     async def note(self, name: str, properties: Mapping[str, str], body: bytes = b"") -> None:
         """Append an entry to a log that was read; if the log was erased meanwhile, remove the entry.

@@ -1,16 +1,15 @@
 """Topics on the bus -> the process that makes the responses: at once, or when there is capacity.
 
-A response is in two places. Its log has its state; a message on a topic says that somebody must make it. The message is
-acknowledged when the log has its end. So the response outlives the process that makes it, and only one process asks a
-model: one that gets the message again finds in the log whether another one makes it, and where.
+A message is acknowledged when the log of its response has an end. So a response outlives the process that makes it. Who
+gets the message again finds in the log which process makes the response, and where. A message that cannot be seen to
+now goes back to the broker for a while: none waits in this process, except the next one for capacity.
 
-Processes of the part `jobs` make responses. Where none lives that has a flow, the gateways do.
+Processes of the part `jobs` make responses. If none of them has a flow, the gateways make those of the flow.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -20,7 +19,7 @@ import structlog
 from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Subscriptions
-from tg_base.runtime import counted, is_set_within, start_task, translate_defects
+from tg_base.runtime import is_set_within, start_task, translate_defects
 from tg_base.telemetry import POISON
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Catalogue, RecordedEnd
@@ -45,9 +44,6 @@ APART_CHECK_SECONDS: Final = 1.0
 KNOWN_SECONDS: Final = 2.0
 """Seconds in which a first processor should announce itself, which provides the shared time. If none lives, our own
 clock counts."""
-
-TIMER_SECONDS: Final = 0.01
-"""By how much a timer may end before its time, by the clock that all gateways share."""
 
 
 class JobQueue:
@@ -77,13 +73,11 @@ class JobQueue:
         self._clock = runs.logs.clock
         self._catalogue = catalogue
         self._name = name
-        self._make_queue = partial(ModelQueue, longest_pause=limits.flex_pause, most_paused=limits.paused_bytes)
+        self._make_queue = partial(ModelQueue, longest_pause=limits.flex_pause)
         self._queues: dict[str, ModelQueue] = {}
         self._deliveries: dict[str, Delivery] = {}
         self._pumps: set[asyncio.Task[Any]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Tasks that hold a message whose response is not being made here.
-        self._idle = Counter[asyncio.Task[Any] | None]()
         self._subscriptions = Subscriptions(self._bus, give_up=HeartbeatTiming().give_up)
         self._entered = False
 
@@ -101,20 +95,19 @@ class JobQueue:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self.drain()
-        if making := self._tasks - self._idle.keys():
+        if self._tasks:
             # The relay has failed their requests. Let them log that, or readers would wait for the silence limit.
-            await asyncio.wait(making, timeout=DRAIN_ERROR_SECONDS)
+            await asyncio.wait(self._tasks, timeout=DRAIN_ERROR_SECONDS)
         await _cancel(self._tasks)
         # The broker sends unacknowledged messages to another process.
         await self._exit.aclose()
 
     async def drain(self) -> None:
-        """Take no more messages, and return those that wait here to others: here they would soon be cut off.
+        """Take no more messages, and return the ones that wait for capacity: here they would soon be cut off.
 
         Another process of the part `jobs` goes on with what is made here, or a gateway with what such a process makes.
         """
         await _cancel(self._pumps)
-        await _cancel(self._tasks & self._idle.keys())
         # One that has just begun may not be known here yet; so a process of the part does not ask who lives.
         if self._name is not None or any(map(self._find_makers, self._catalogue.flows)):
             self._runs.leave()
@@ -183,14 +176,15 @@ class JobQueue:
         # Take nothing earlier: by a wrong clock, a message might seem to have expired.
         await self._requestor.time.until_known(KNOWN_SECONDS)
         while True:
-            await self._until_turn(queue)
+            await self._until_free(queue)
             delivery = await anext(messages)
             if self._name is None and self._find_makers(queue.flow):
                 delivery.nack()
             elif (message := self._decode(queue.topic, delivery)) is not None:
                 await self._accept(queue, message, delivery)
 
-    async def _until_turn(self, queue: ModelQueue) -> None:
+    async def _until_free(self, queue: ModelQueue) -> None:
+        """Wait until no process of the part `jobs` takes these messages, and there is room for one here."""
         while self._name is None and self._find_makers(queue.flow):
             await self._requestor.presence.wait(APART_CHECK_SECONDS)
         # What needs no capacity of a model needs room here: others may have it now.
@@ -223,17 +217,17 @@ class JobQueue:
     async def _is_made(self, queue: ModelQueue, message: QueuedJob) -> bool:
         """Whether a model was asked for it, perhaps the one that has no room: who adopts it needs none."""
         with suppress(TgError):
-            return queue.service is not None and bool((await self._logs.load(message.owner, message.name)).taker)
+            return queue.service is not None and bool((await self._logs.load(message.owner, message.name)).maker)
         return False
 
     def _send_away(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> bool:
-        """Return a message for a while if its key holds its share here, so that other keys get their turn.
+        """Return a message for a while if its key is over its limits, so that other keys get their turn.
 
         Or if this process has no such model: others may have it, which read an edited file earlier or later.
         """
-        left = message.until - self._clock()
-        unwanted = left > 0 and (queue.is_crowded(message.key) or not self._finds_model(message))
-        return unwanted and queue.send_away(delivery, min(queue.longest_pause, left))
+        pause = queue.measure_bar(message.key) if self._finds_model(message) else queue.longest_pause
+        pause = min(pause, message.until - self._clock())
+        return pause > 0 and queue.send_away(delivery, pause)
 
     def _finds_model(self, message: QueuedJob) -> bool:
         try:
@@ -243,14 +237,10 @@ class JobQueue:
             return not isinstance(error, NotFound)
         return True
 
-    async def _until_room(self, queue: ModelQueue, message: QueuedJob, *, resumed: bool = False) -> None:
-        """Wait until the model would begin a request at once and no other waits for it, or until the time is over.
-
-        Then it counts among those that start. `resumed`: the message was taken before, and waits in this process.
-        """
+    async def _until_room(self, queue: ModelQueue, message: QueuedJob) -> None:
+        """Wait until the model would begin a request at once, or until the time is over; then it counts as starting."""
         while self._clock() < message.until:
-            room = queue.find_room() > len(queue.starting)
-            if room and queue.is_open and (resumed or not queue.is_full):
+            if queue.is_open and queue.find_room() > len(queue.starting):
                 break
             await self._until_freed(queue)
         queue.starting.add(message.name)
@@ -260,72 +250,55 @@ class JobQueue:
         await is_set_within(queue.freed, ROOM_CHECK_SECONDS)
 
     async def _take(self, queue: ModelQueue, message: QueuedJob, delivery: Delivery) -> None:
-        ended = False
+        again: float | None = 0.0
         try:
             with translate_defects(Internal, DEFECT_MESSAGE, "job.defect", log):
-                ended = await self._see_to(queue, message)
+                again = await self._see_to(queue, message)
         except TgError as error:
             log.warning("job.failed", topic=queue.topic, error=error.type)
             queue.pause(error.retry_after)
         finally:
             queue.free(message.name)
             newest = self._deliveries.pop(message.name)
-            if ended:
+            if again is None:
                 delivery.ack()
             else:
-                delivery.nack()
+                delivery.nack(again)
             if newest is not delivery:
                 # It was delivered again, or a response that has replaced this one has its name.
                 newest.nack()
 
-    async def _see_to(self, queue: ModelQueue, message: QueuedJob) -> bool:
-        """Make one response, end it, or wait for the process that makes it. Return whether it has ended.
+    async def _see_to(self, queue: ModelQueue, message: QueuedJob) -> float | None:
+        """Make one response, or end it. Return after how many seconds its message is to come again; None = it is over.
 
         Raises:
             BusError: the bus did not answer.
         """
         claim = Claim(self._logs, message.owner, message.name)
         await claim.load()
-        if claim.running and not claim.log.taker and not claim.log.is_expired(self._clock()):
-            queue.count("taken")
-            if seconds := self._logs.pauses.measure(claim.log.resumes):
-                await self._pause(queue, message, seconds)
-                await claim.load()
-        elif claim.running and claim.log.origin is not None:
+        if claim.lost and claim.log.origin is not None:
             # What makes it goes on for a while, also where the process that had asked is gone.
             await claim.take()
-        if claim.running and claim.log.taker not in {"", claim.own}:
+        if claim.lost:
             # The message came twice, or its process died, and nobody else can go on.
-            queue.free(message.name)
-            with self._waiting():
-                return not await claim.outlast()
+            await self._logs.end_lost(message.name, claim.log)
+            return self._logs.silence
+        if claim.log.maker:
+            return await self._make(queue, message, claim) if claim.running else None
         if not claim.running:
-            if not claim.log.taker:
-                queue.count("dropped")
-            return True
-        if await self._logs.expire(message.name, claim.log):
+            queue.count("dropped")
+            return None
+        if await self._logs.end_lost(message.name, claim.log):
             queue.count("expired")
-            return True
+            return None
+        # After a lost attempt. The message comes again no later than its time is over.
+        if pause := self._logs.pauses.measure(claim.log.resumes):
+            return min(pause, message.until - self._clock())
+        queue.count("taken")
         return await self._make(queue, message, claim)
 
-    async def _pause(self, queue: ModelQueue, message: QueuedJob, seconds: float) -> None:
-        """Let others start meanwhile; then wait for capacity again."""
-        queue.free(message.name)
-        with queue.count_paused(message.key, len(message.request)), self._waiting():
-            # If it ended early, what has no time left after its pause would be asked for within it.
-            await asyncio.sleep(max(min(seconds, message.until - self._clock()), 0.0) + TIMER_SECONDS)
-            with suppress(TimeoutError):
-                # Only one task checks for capacity, and the others queue up after it: thousands may be past their
-                # pause.
-                async with asyncio.timeout(max(message.until - self._clock(), 0.0)), queue.turn:
-                    await self._until_room(queue, message, resumed=True)
-
-    def _waiting(self) -> AbstractContextManager[None]:
-        """Inside the block this task only waits, so that another process may take over."""
-        return counted(self._idle, asyncio.current_task())
-
-    async def _make(self, queue: ModelQueue, message: QueuedJob, claim: Claim) -> bool:
-        """Return whether the response has ended."""
+    async def _make(self, queue: ModelQueue, message: QueuedJob, claim: Claim) -> float | None:
+        """As `_see_to`."""
         name = message.name
         try:
             asked, background = message.restore(self._catalogue)
@@ -334,35 +307,31 @@ class JobQueue:
             with queue.ask(name):
                 ended = await self._runs.make(run)
         except AttemptLost:
-            await claim.give_back(spent=True)
             queue.count("again")
-            return False
+            return await claim.give_back(spent=True)
         except TgError as error:
             if self._runs.leaving:
                 # The next process asks, or goes on where this one was about to.
-                if claim.adopted is None:
-                    await claim.give_back()
-                return False
+                return await claim.give_back() if claim.adopted is None else 0.0
             if message.waits and (error.retryable or isinstance(error, NotFound)):
-                await claim.give_back()
                 queue.count("returned")
                 # A limit of its key refused it before the service was asked: the model still has capacity for others.
                 if isinstance(error, RateLimited) and name in queue.starting:
-                    queue.starting.discard(name)
-                    await queue.hold(message.key, error.retry_after)
+                    queue.bar(message.key, error.retry_after)
                 else:
                     queue.pause(error.retry_after)
-                return False
+                return await claim.give_back()
             await self._refuse(message, claim, error)
             ended = True
-        if ended:
-            queue.end()
-        return ended
+        if not ended:
+            return 0.0
+        queue.end()
+        return None
 
     async def _refuse(self, message: QueuedJob, claim: Claim, error: TgError) -> None:
         """End a response of which nothing was made, because of an error."""
         end, log_ = encode(RecordedEnd(int(self._clock()), error.record)), claim.log
-        label = label_end("ended", claim=log_.claim, frees=bool(log_.claim), by=log_.taker)
+        label = label_end("ended", claim=log_.claim, frees=bool(log_.claim), by=log_.maker)
         await self._logs.declare(message.name, label, end)
 
 

@@ -1,6 +1,5 @@
 """Flex queue -> whether another response may wait: what one gateway has put there, by key."""
 
-import time
 from contextlib import suppress
 from typing import Final
 
@@ -25,9 +24,9 @@ class QueueBounds:
     def __init__(self, logs: JobLogs, limits: Limits) -> None:
         self._logs = logs
         self._limits = limits
-        self._waiting: dict[str, tuple[str | None, float]] = {}
+        self._waiting: dict[str, str | None] = {}
 
-    async def admit(self, key: str | None, name: str, seconds: float, service: str) -> None:
+    async def admit(self, key: str | None, name: str, service: str) -> None:
         """Count one more.
 
         Raises:
@@ -42,38 +41,32 @@ class QueueBounds:
                 'too many responses wait for room; wait for some of them, or ask without service_tier "flex"',
                 retry_after=RETRY_AFTER_SECONDS,
             )
-        self._waiting[name] = key, time.monotonic() + seconds
+        self._waiting[name] = key
 
     def forget(self, name: str) -> None:
         """Stop counting a response that waits no longer."""
         self._waiting.pop(name, None)
 
     def _is_full(self, key: str | None) -> bool:
-        own = sum(each == key for each, _ in self._waiting.values())
+        own = sum(each == key for each in self._waiting.values())
         return own >= self._limits.waiting or len(self._waiting) >= self._limits.all_waiting
 
     async def _look(self, key: str | None) -> None:
-        """Forget expired responses.
-
-        Check a few, least recently checked first, and forget those that others took or ended.
-        """
-        now, crowded = time.monotonic(), len(self._waiting) >= self._limits.all_waiting
-        found = [(name, *known) for name, known in self._waiting.items() if crowded or known[0] == key]
-        for name, _, until in found:
-            if until <= now:
-                self._logs.written.mark(name, waits=False)
-                self.forget(name)
-        for name, owner, until in found[:CHECKED_AT_ONCE]:
-            if until > now and not await self._contains(owner, name):
+        """Check a few, the least recently checked first. Forget those that have expired, or that others have."""
+        crowded = len(self._waiting) >= self._limits.all_waiting
+        found = [(name, owner) for name, owner in self._waiting.items() if crowded or owner == key]
+        for name, owner in found[:CHECKED_AT_ONCE]:
+            if not await self._waits(owner, name):
                 self.forget(name)
             elif name in self._waiting:
                 # Move it to the end; otherwise only the oldest would ever be checked.
                 self._waiting[name] = self._waiting.pop(name)
 
-    async def _contains(self, key: str | None, name: str) -> bool:
+    async def _waits(self, key: str | None, name: str) -> bool:
         """Whether no model was asked, and it has no end. Raises BusError as `admit`."""
         with suppress(NotFound):
-            if (await self._logs.load(self._logs.owner(key), name)).waiting:
+            log = await self._logs.load(self._logs.owner(key), name)
+            if log.waiting and not await self._logs.end_lost(name, log):
                 return True
             # Other gateways do not count what this gateway has queued.
             self._logs.written.mark(name, waits=False)

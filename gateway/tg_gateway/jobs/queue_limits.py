@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,16 +13,10 @@ from tg_gateway.telemetry import BAND, BAND_MADE
 
 MIN_PAUSE_SECONDS: Final = 0.5
 """Seconds after a first refusal, unless the provider asks for more in `retry_after`; they double with each refusal."""
-MAX_HELD_MESSAGES: Final = 64
-"""How many messages of one model may be held because their keys are over their limits; beyond that no more are
-taken."""
-MAX_KEY_SHARE: Final = 0.5
-"""One key's share of the held messages, and of the paused bytes. Beyond it, that key's next messages return to the flex
-queue for a while, so that other keys get their turn."""
 MAX_AWAY_BYTES: Final = 256 * 1024 * 1024
-"""The most bytes of one model's messages that are returned in this way. The broker sends each of them again."""
-PAUSED_TASK_BYTES: Final = 16 * 1024
-"""Bytes counted for each paused or returned message, besides its body."""
+"""The most bytes of one model's messages that are returned for a while. The broker sends each of them again."""
+AWAY_BYTES: Final = 16 * 1024
+"""Bytes counted for each message that is returned for a while, besides its body."""
 
 
 @dataclass(slots=True)
@@ -34,11 +28,9 @@ class ModelQueue:
         flow: the flow that is asked.
         find_room: returns how many more may be asked for now.
         longest_pause: seconds until the next is taken after a refusal, at most.
-        most_paused: bytes from which on nothing more is taken, as `paused` counts them.
         starting: names of messages in hand for which no model has been asked yet.
-        held: how many wait here until their keys may ask again, by key.
-        paused: bytes of those that wait here for the end of their pause, or for room behind it, by key.
-        away: bytes of those that are given back for a while.
+        barred: keys that are over their limits, and until when (loop time).
+        away: bytes of the messages that are returned for a while.
         service: the service, in the metrics of what waits for capacity; None = these do not.
         asked: names of those that a model was asked for and has neither ended nor refused.
         window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
@@ -47,26 +39,22 @@ class ModelQueue:
         refused_at: when the latest came (loop time).
         resume_at: after a refusal: when to take the next (loop time).
         freed: something has ended, so there may be room.
-        turn: the turn of the paused task that checks for capacity.
     """
 
     topic: str
     flow: str
     find_room: Callable[[], int]
     longest_pause: float
-    most_paused: int
     service: str | None = None
     starting: set[str] = field(default_factory=set)
     asked: Counter[str] = field(default_factory=Counter)
-    held: Counter[str | None] = field(default_factory=Counter)
-    paused: Counter[str | None] = field(default_factory=Counter)
+    barred: dict[str | None, float] = field(default_factory=dict)
     away: int = 0
     window: int | None = None
     refusals: int = 0
     refused_at: float = 0.0
     resume_at: float = 0.0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def count(self, event: str) -> None:
         """Note the result of one attempt."""
@@ -85,21 +73,20 @@ class ModelQueue:
         self.starting.discard(name)
         self.freed.set()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether this process holds as many messages as it may."""
-        return self.held.total() >= MAX_HELD_MESSAGES or self.paused.total() >= self.most_paused
+    def bar(self, key: str | None, seconds: float | None) -> None:
+        """Take none of a key for a while: it is over its limits, and others may have theirs meanwhile."""
+        now = asyncio.get_running_loop().time()
+        self.barred[key] = now + min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause)
 
-    def is_crowded(self, key: str | None) -> bool:
-        """Whether this process holds as many messages of one key as it may."""
-        held = self.held[key] >= MAX_HELD_MESSAGES * MAX_KEY_SHARE
-        return held or self.paused[key] >= self.most_paused * MAX_KEY_SHARE
+    def measure_bar(self, key: str | None) -> float:
+        """Seconds until the next of this key may be taken; 0 or less = now."""
+        return self.barred.get(key, 0.0) - asyncio.get_running_loop().time()
 
     def send_away(self, delivery: Delivery, seconds: float) -> bool:
         """Return a message to the queue for a while, unless too many are returned already."""
         if self.away >= MAX_AWAY_BYTES:
             return False
-        size = PAUSED_TASK_BYTES + len(delivery.body)
+        size = AWAY_BYTES + len(delivery.body)
         self.away += size
         asyncio.get_running_loop().call_later(seconds, self._expect, size)
         delivery.nack(seconds)
@@ -139,12 +126,3 @@ class ModelQueue:
         wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
         self.resume_at = self.refused_at + min(wait, self.longest_pause)
         self.refusals = min(self.refusals + 1, 10)
-
-    async def hold(self, key: str | None, seconds: float | None) -> None:
-        """Hold one message of a key, while messages of others are taken."""
-        with counted(self.held, key):
-            await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
-
-    def count_paused(self, key: str | None, size: int) -> AbstractContextManager[None]:
-        """Count one paused message of this key, whose body has this size, as long as the block runs."""
-        return counted(self.paused, key, PAUSED_TASK_BYTES + size)

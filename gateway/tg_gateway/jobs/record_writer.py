@@ -1,4 +1,4 @@
-"""Records of an answer -> lines of its log, and its end: what every reader makes the same answer of."""
+"""Records of an answer -> lines of its log, and its end, of which every reader makes the same answer."""
 
 from collections.abc import Sequence
 from functools import partial

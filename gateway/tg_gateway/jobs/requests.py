@@ -10,7 +10,7 @@ from tg_base.telemetry import trace
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Ask, Background, RecordedEnd, Waiting
 from tg_gateway.jobs.job import QueuedJob
-from tg_gateway.jobs.log import FREED, LEFT, QUEUED, JobLog, NameTaken, kind_of, label, label_end
+from tg_gateway.jobs.log import LEFT, QUEUED, JobLog, NameTaken, kind_of, label, label_end
 from tg_gateway.jobs.queue import JobQueue
 from tg_gateway.jobs.queue_bounds import QueueBounds
 from tg_gateway.jobs.runs import refuse
@@ -76,7 +76,7 @@ class JobRequests:
         await self.store.logs.sweep(name)
 
     def leave(self, name: str, claim: str) -> None:
-        """Note, soon, that the client has gone that asked for a response first."""
+        """Note soon that the first client of a response has gone."""
         self._start(self.store.logs.note(name, label(LEFT, claim=claim)))
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -91,17 +91,18 @@ class JobRequests:
             # The client may have left: then nobody needs the reason why it did not begin.
             task.exception()
 
-    async def _put_chosen(self, asked: Ask, background: Background, entry: AccessLogEntry) -> JobLog | None:
+    async def _put_chosen(
+        self, asked: Ask, background: Background, entry: AccessLogEntry, over: str = ""
+    ) -> JobLog | None:
         name, store = background.name, self.store
         try:
-            await store.check_free(entry.key, name)
-            return await self._put(asked, background, entry, AsyncExitStack())
+            over = over or await store.find_replaced(entry.key, name)
+            return await self._put(asked, background, entry, AsyncExitStack(), over)
         except NameTaken:
             joins = background.joins and background.joins(await store.of(entry.key).read(name))
             if joins is None:
-                over = await store.logs.load(store.logs.owner(entry.key), name)
-                await store.logs.note(name, label(FREED, claim=over.claim))
-                return await self._put_chosen(asked, background, entry)
+                ended = await store.logs.load(store.logs.owner(entry.key), name)
+                return await self._put_chosen(asked, background, entry, ended.claim)
             if not joins:
                 raise NameTaken(background.chosen) from None
             await self._publish_again(asked, background, entry)
@@ -114,19 +115,23 @@ class JobRequests:
             logs = self.store.logs
             log = await logs.load(owner := logs.owner(entry.key), background.name)
             if log.waiting:
-                # A second message does no harm: the log tells its taker that another process has the response.
+                # A second message does no harm: the log says who makes the response.
                 again = QueuedJob.of(asked, background, entry, log.waits or 0.0, owner, waits=True)
                 await logs.bus.publish(queue.topic, encode(again), {})
 
-    async def _put(self, asked: Ask, background: Background, entry: AccessLogEntry, undo: AsyncExitStack) -> JobLog:
+    async def _put(
+        self, asked: Ask, background: Background, entry: AccessLogEntry, undo: AsyncExitStack, over: str = ""
+    ) -> JobLog:
         waiting, name, flow = background.waiting, background.name, asked.route.flow
         queue = None if waiting is None else self._queue.find_flex(asked)
         if queue is None or waiting is None:
-            # A gateway that makes none leaves it to others, without knowing them.
+            # A gateway that may make none publishes it for others, though it knows none.
             if self._limits.all_background and not self._queue.has_room(flow):
                 raise refuse(asked.route.spec.name)
             await self._queue.read(flow)
-            log = await self._publish(asked, background, entry, self._at_once, self._requestor.topics.jobs(flow))
+            log = await self._publish(
+                asked, background, entry, self._at_once, self._requestor.topics.jobs(flow), over=over
+            )
             refused = await self._find_refusal(name, log)
             if refused is not None:
                 raise refused if asked.fields is None else asked.fields.translate(refused)
@@ -137,9 +142,9 @@ class JobRequests:
                 self._start(listed.add(self._describe(asked, name), background.seconds))
         else:
             await self._requestor.check(asked.route, asked.request)
-            await self._bounds.admit(entry.key, name, waiting.seconds, asked.route.spec.name)
+            await self._bounds.admit(entry.key, name, asked.route.spec.name)
             undo.callback(self._bounds.forget, name)
-            log = await self._publish(asked, background, entry, waiting, queue.topic, waits=True)
+            log = await self._publish(asked, background, entry, waiting, queue.topic, over=over, waits=True)
             queue.count("put")
         return log
 
@@ -156,10 +161,11 @@ class JobRequests:
         waiting: Waiting,
         topic: str,
         *,
+        over: str,
         waits: bool = False,
     ) -> JobLog:
         logs = self.store.logs
-        log = await self.store.put(entry.key, background, waiting)
+        log = await self.store.put(entry.key, background, waiting, over)
         message = QueuedJob.of(asked, background, entry, log.waits or 0.0, logs.owner(entry.key), waits=waits)
         try:
             await logs.bus.publish(topic, encode(message), {})

@@ -27,19 +27,17 @@ class JobRun:
     """One response, and what the outside has requested of it.
 
     Attributes:
-        claim: this process's.
+        claim: the claim of this process.
         on_asked: called once the service is asked.
         waits: whether it waited for capacity, and may wait again.
         permit: asked before a processor may begin; None = processors begin at once.
         records: writes what comes as it is kept.
         exchange: the request and its answer, while it is asked.
         writer: the writer of its log, while that is open.
-        opened: set when its log is open and is read, or it has failed before.
-        cancelled: a client cancelled it.
-        over: another process or client has ended or erased it, so this process writes no end.
+        opened: set once its service is asked.
         erased: it was erased.
         left: another process goes on with it.
-        asking: the log is being told where a model is asked; whether that has arrived is not known.
+        asking: the note where a model is asked is being appended, and may or may not be in the log.
     """
 
     asked: Ask
@@ -51,8 +49,6 @@ class JobRun:
     permit: BeginPermit | None = None
     exchange: Exchange | None = None
     writer: JobWriter | None = None
-    cancelled: bool = False
-    over: bool = False
     erased: bool = False
     left: bool = False
     asking: bool = False
@@ -80,7 +76,7 @@ class JobRun:
 
     @property
     def stream(self) -> ResponseStream[Any] | None:
-        """What comes of it, where another process could adopt it; None = nowhere."""
+        """Its answer, if another process could adopt it; None = none could."""
         responses = None if self.exchange is None else self.exchange.responses
         return responses if isinstance(responses, ResponseStream) and not self.asked.route.plain else None
 
@@ -91,7 +87,7 @@ class JobRun:
 
     def note_erased(self) -> None:
         """Its log was erased: stop the model."""
-        self.over = self.erased = True
+        self.erased = True
         self.stop(Cancelled("the response was deleted"))
 
     def note(self, entry: Entry) -> bool:
@@ -108,16 +104,14 @@ class JobRun:
             # The entry comes from a process declared dead that does not know it yet.
             return False
         if kind in {CANCEL, END}:
-            self.cancelled = self.cancelled or kind == CANCEL
-            self.over = kind == END
             self.stop(Cancelled("the response was cancelled"))
         return kind == END
 
     def leave(self) -> None:
-        """Let another process go on with it, whose model goes on if it was asked."""
+        """Let another process go on with it. Its model, if it was asked, goes on."""
         if (stream := self.stream) is not None:
-            # What the log may say is asked must be there: a model that is not allowed to begin ends by itself.
-            self.left, stream.left = True, self.asking or bool(self.claim.log.taker)
+            # A model that the log may name has to go on. One that gets no permission to begin ends by itself.
+            self.left, stream.left = True, self.asking or bool(self.claim.log.maker)
             stream.fail(Unavailable("another process goes on with the response"))
 
     def waits_again(self, error: TgError, *, told: bool) -> bool:
@@ -141,6 +135,6 @@ class JobRun:
         lost = isinstance(error, (Unavailable, IncompleteStream, BusError, Timeout))
         # A response that took too long, by our clock or the model's, would take too long again.
         too_long = isinstance(error, Timeout) and error.clock == "total"
-        if not self.waits or self.cancelled or self.over or self.left or too_long or not lost:
+        if not (self.waits and lost) or too_long or self.left or self.erased:
             return False
         return self.claim.mine and self.claim.log.repeatable

@@ -36,8 +36,8 @@ class JobRuns:
     Args:
         relay: asks; its drain waits for these answers like for all others.
         logs: their logs.
-        limits: how many are made side by side, of one owner and of all, without those that wait for capacity; and how
-            long each may take.
+        limits: how many are made side by side, for one owner and for all, where those that wait for capacity do not
+            count; and how long each may take.
 
     Attributes:
         logs: as given.
@@ -101,7 +101,7 @@ class JobRuns:
                         # A response that waits again must not have said that work has begun.
                         if not run.waits:
                             exchange.responses.listen_accepted(partial(writer.send, b"", last=False))
-                            await stack.enter_async_context(running(self._say_asked(run, writer)))
+                            await stack.enter_async_context(running(self._say_queued(run, writer)))
                         heeding = await stack.enter_async_context(running(self._heed(run)))
                         await self._relay_in_time(run, exchange)
             except TgError as error:
@@ -116,13 +116,13 @@ class JobRuns:
             # Write the end only now that the model has stopped: readers may rely on that.
             if failure is None:
                 entry.end(200, "ok")
-            # An end counts only of who has the response.
+            # Only the maker's end counts.
             await claim.until_decided(PERMIT_SECONDS * (not run.left))
-            writer.by = claim.log.taker
-            settled = not (run.over or claim.lost or run.left)
+            writer.by = claim.log.maker
+            settled = claim.running and not (claim.lost or run.left or run.erased)
             if settled:
                 # Its client has got nothing, and is asked to send the request again.
-                retry = failure is not None and failure.retryable and not run.cancelled
+                retry = failure is not None and failure.retryable and not claim.log.cancelled
                 writer.freed = bool(writer.claim) and retry and writer.empty
                 settled = await writer.end(self._finish(run, writer, failure), "ended")
                 # Free the place now, before we read the end ourselves: a client that read it may send its next request
@@ -146,8 +146,8 @@ class JobRuns:
             run.leave()
 
     def _finish(self, run: JobRun, writer: JobWriter, failure: TgError | None) -> bytes:
-        """The body of the end. Only now an answer may be found too large."""
-        end = run.records.finish(self.logs.clock(), failure, cancelled=run.cancelled)
+        """The body of the end. Only here it shows whether an answer is too large."""
+        end = run.records.finish(self.logs.clock(), failure, cancelled=run.claim.log.cancelled)
         if failure is None and (run.records.failure is not None or len(end) > writer.limit):
             run.entry.end(TooLarge.status, TooLarge.type)
         return end
@@ -175,8 +175,8 @@ class JobRuns:
         finally:
             timer.cancel()
 
-    async def _say_asked(self, run: JobRun, writer: JobWriter) -> None:
-        """Say to the gateway that waits for it that the response was not refused."""
+    async def _say_queued(self, run: JobRun, writer: JobWriter) -> None:
+        """Tell the gateway, which waits for this note, that the response was not refused."""
         await writer.note(label(QUEUED))
         with suppress(BusError):
             try:

@@ -1,7 +1,6 @@
 """Answer -> log on the bus -> answer: what dialects keep, bound to the key that asked, in bounded space."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from typing_extensions import override
 from tg_base.telemetry import new_id
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Background, Keep, KeptAnswer, KeptAnswers, Waiting
-from tg_gateway.jobs.log import CANCEL, HEAD, WHOLE, JobLog, NameTaken, label, label_end
-from tg_gateway.jobs.log_watch import FollowerCount, SeenLogs
+from tg_gateway.jobs.log import CANCEL, END, HEAD, JobLog, NameTaken, label, label_end
+from tg_gateway.jobs.log_watch import FollowerCount
 from tg_gateway.jobs.logs import NOT_FOUND, JobLogs
 from tg_gateway.jobs.stream_list import StreamList
 from tg_schema.errors import BusError, NotFound, TooLarge
@@ -33,14 +32,12 @@ class JobStore:
     Attributes:
         logs: as given.
         followers: who reads responses now.
-        seen: the last entries seen in logs that are read now and then.
     """
 
     def __init__(self, logs: JobLogs, limits: Limits | None = None) -> None:
         limits = limits or Limits()
         self.logs = logs
         self.followers = FollowerCount(limits.followers, limits.all_followers)
-        self.seen = SeenLogs(logs.silence, time.monotonic)
 
     def of(self, key: str | None, *, bounded: bool = True, log: JobLog | None = None) -> KeptAnswers:
         """The kept answers of this key; requests without a key share theirs.
@@ -49,8 +46,8 @@ class JobStore:
             key: the key's name.
             bounded: whether followers count. A client that has just begun an answer need not count: its answers are
                 bounded, and a refusal would hide the name of the running answer.
-            log: that of the answer that a client has just begun, which is read and followed in place of any other,
-                once; None = the logs are read.
+            log: the log of the answer that a client has just begun: it alone is read and followed, once. None = the bus
+                is read.
         """
         return _KeyAnswers(self, self.logs.owner(key), bounded, log)
 
@@ -62,14 +59,16 @@ class JobStore:
             BusError: the bus did not take it.
         """
         try:
-            await self.logs.begin(self.logs.owner(key), keep.name, keep.make(), WHOLE)
+            await self.logs.begin(self.logs.owner(key), keep.name, keep.make(), END)
         except (TooLarge, BusError) as error:
             if not keep.optional:
                 raise
             log.warning("answer.not_kept", answer=keep.name, reason=error.message)
 
-    async def put(self, key: str | None, background: Background, waiting: Waiting) -> JobLog:
+    async def put(self, key: str | None, background: Background, waiting: Waiting, over: str = "") -> JobLog:
         """Store a response that a process is to make; returns its log, which has only the head yet.
+
+        `over` is the claim of the ended response that it replaces; "" = there is none.
 
         Raises:
             NameTaken: its name is chosen, and another request was first.
@@ -86,6 +85,7 @@ class JobStore:
             seconds=background.seconds,
             waits=logs.clock() + waiting.seconds,
             attempts=waiting.attempts,
+            over=over,
         )
         # If several gateways begin one log at a time, the broker's order says which of them has it.
         if claim and JobLog(await logs.bus.read(logs.topic(name))).claim != claim:
@@ -93,16 +93,19 @@ class JobStore:
             raise NameTaken
         return JobLog((first._replace(body=background.head),))
 
-    async def check_free(self, key: str | None, name: str) -> None:
-        """Check that no answer of this name is kept, or that its end has freed the name.
+    async def find_replaced(self, key: str | None, name: str) -> str:
+        """The claim of the ended response that a new one of this name replaces; "" = there is none.
 
         Raises:
-            NameTaken: neither is so.
+            NameTaken: a response of this name is kept, and its end has not freed the name.
             BusError: the bus did not answer.
         """
         with suppress(NotFound):
-            if not (await self.logs.load(self.logs.owner(key), name)).free:
+            log = await self.logs.load(self.logs.owner(key), name)
+            if not log.free:
                 raise NameTaken
+            return log.claim
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +139,9 @@ class _KeyAnswers(KeptAnswers):
             return self.log.answer
         log = await logs.load(self.owner, name)
         # If its gateway died, this reader says so in the log, so that all others find it too.
-        if log.outcome == "running" and not log.waiting and self.store.seen.is_silent(name, log.position):
-            await logs.declare_dead(name, log)
-        elif not await logs.expire(name, log):
-            return log.answer
-        return (await logs.load(self.owner, name)).answer
+        if await logs.end_lost(name, log):
+            log = await logs.load(self.owner, name)
+        return log.answer
 
     @override
     async def follow(self, name: str, head: bytes | None = None) -> _Steps:
@@ -165,14 +166,12 @@ class _KeyAnswers(KeptAnswers):
             async for entry in entries:
                 for part in log.take_parts():
                     yield part
-                if entry is not None or await logs.expire(name, log):
-                    continue
-                if log.waiting:
-                    yield b""
-                else:
+                if entry is None:
                     # If no end can be appended, the next client gets the reason, and not that the response still runs.
-                    self.store.seen.note_silence(name, log.position)
-                    await logs.declare_dead(name, log)
+                    logs.seen.note_silence(name, log.position)
+                    await logs.end_lost(name, log)
+                    if log.waiting:
+                        yield b""
         if log.outcome == "running":
             raise NotFound(NOT_FOUND)
 
@@ -186,15 +185,11 @@ class _KeyAnswers(KeptAnswers):
             return log.answer
         # Where nobody makes it yet, nobody needs a stop signal: a process that takes it now finds the end.
         if log.outcome == "running" and not log.waiting:
-            await logs.bus.append(logs.topic(name), b"", label(CANCEL, claim=log.claim))
-            try:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(logs.silence), aclosing(self._watch(name, log)) as parts:
-                        async for _ in parts:
-                            pass
-            except NotFound:
-                await logs.sweep(name)
-                raise
+            await logs.note(name, label(CANCEL, claim=log.claim))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(logs.silence), aclosing(self._watch(name, log)) as parts:
+                    async for _ in parts:
+                        pass
         if log.outcome == "running":
             await logs.declare(name, label_end("cancelled", claim=log.claim))
             log = await logs.load(self.owner, name)

@@ -1,4 +1,4 @@
-"""Pump -> log: the parts of one answer while it is made, in batches; without parts, signs of life."""
+"""Relay -> log: the parts of one answer while it is made; without parts, signs of life."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from tg_base.bus import LogWriter
 from tg_base.client import ResponseStream
-from tg_base.runtime import is_set_within
 from tg_gateway.dialects import Outcome, Output, join_output
 from tg_gateway.jobs.log import ALIVE, BEGUN, label, label_end, label_part
 from tg_gateway.relay import Sink
@@ -41,7 +40,7 @@ class JobWriter(Sink):
         part_bytes: the most bytes of stored parts; a larger answer has none for late followers.
         claim: the claim of the log's head, if its name is chosen.
         parts: how many the log has.
-        by: the claim of the process that makes the answer; "" = none may do so yet.
+        by: the claim of the process that makes the answer; "" = there is none yet.
         clock: seconds since 1970; the first record of each part then says when it was stored. None = none says so.
 
     Attributes:
@@ -50,7 +49,7 @@ class JobWriter(Sink):
         claim: the claim of the log's head.
         by: as given.
         source: the answer, for another process to go on with it; None = none does.
-        freed: whether its end lets the next head restart the log.
+        freed: whether any request may replace the answer, once it has ended.
     """
 
     def __init__(
@@ -85,9 +84,9 @@ class JobWriter(Sink):
         self.begun = self.told_begun = False
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
-        self._leaving = False
-        self._ending = asyncio.Event()
-        self._left = asyncio.Event()
+        # Held while an entry is appended.
+        self._turn = asyncio.Lock()
+        self._closed = False
 
     @property
     def empty(self) -> bool:
@@ -113,7 +112,7 @@ class JobWriter(Sink):
     @property
     @override
     def full(self) -> bool:
-        # Until the answer's reader has all that came at once, there may be no place where a part may end.
+        # There is no mark until the reader of the answer has taken all that came at once.
         return len(self._waiting) > MAX_WAITING_BYTES and bool(self._marks)
 
     @override
@@ -124,48 +123,43 @@ class JobWriter(Sink):
 
     async def run(self) -> None:
         """Append the sent parts, until cancelled. Run it in a task while the answer is made."""
-        try:
-            await self._append_what_is_sent()
-        finally:
-            self._left.set()
-
-    async def settle(self) -> None:
-        """Stop appending. Return when the append on its way has arrived or failed, since a cancel would not undo it."""
-        self._leaving = True
-        self._ending.set()
-        self._wake.set()
-        await self._left.wait()
-
-    async def _append_what_is_sent(self) -> None:
         while True:
             await self._until_sent()
-            if self._leaving:
-                return
-            if self.begun and not self.told_begun:
-                # If this note is lost, the answer appears as queued until its end.
-                self.told_begun = True
-                await self.note(label(BEGUN, self.by, self.claim))
-            elif self._marks:
-                await self._append_part()
-                if self._number >= PROMPT_PARTS:
-                    await is_set_within(self._ending, BATCH_SECONDS)
-            else:
-                await self.note(label(ALIVE))
+            async with self._turn:
+                if self._closed:
+                    return
+                await self._append_next()
+            if self._number >= PROMPT_PARTS:
+                await asyncio.sleep(BATCH_SECONDS)
+
+    async def settle(self) -> None:
+        """Append no more. Return when the append on its way has arrived or failed, since a cancel would not undo it."""
+        async with self._turn:
+            self._closed = True
 
     async def _until_sent(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._alive):
-                while not (self._leaving or self._marks or self.begun != self.told_begun):
+                while not (self._marks or self.begun != self.told_begun):
                     self._wake.clear()
                     await self._wake.wait()
 
+    async def _append_next(self) -> None:
+        """Append that work has begun, or a part, or a sign of life."""
+        if self.begun and not self.told_begun:
+            # If this note is lost, the answer appears as queued until its end.
+            self.told_begun = True
+            await self.note(label(BEGUN, self.by, self.claim))
+        elif self._marks:
+            await self._append_part()
+        else:
+            await self.note(label(ALIVE))
+
     async def _append_part(self) -> None:
-        """Append whole lines, as many as a part may have; nothing, if the end has marked once more what is appended."""
+        """Append whole lines, as many as a part may have."""
         end, taken = self._marks.popleft()
         while self._marks and self._marks[0][0] <= self._appended + MAX_BATCH_BYTES:
             end, taken = self._marks.popleft()
-        if end == self._appended:
-            return
         part = bytes(self._waiting[: end - self._appended])
         # Readers of a record ignore fields that they do not know.
         at = b'{"at":%.2f,' % self._clock() if self._clock is not None else part[:1]
@@ -193,14 +187,13 @@ class JobWriter(Sink):
 
         False: it may be there twice, or not at all.
         """
-        self._ending.set()
         if self._waiting:
-            # Also a record of which not all pieces have come.
-            self._marks.append((self._appended + len(self._waiting), 0))
-            self._wake.set()
-        while self._waiting:
-            self._taken.clear()
-            await self._taken.wait()
+            async with self._turn:
+                while self._waiting:
+                    if not self._marks:
+                        # The rest is a piece of a record.
+                        self._marks.append((self._appended + len(self._waiting), 0))
+                    await self._append_next()
         # Append the end anyway: without it, readers would wait until the writer counts as dead.
         if len(body) > self.limit:
             body, outcome = b"", "too-large"
@@ -208,8 +201,7 @@ class JobWriter(Sink):
         for pause in END_PAUSES_SECONDS:
             if await self.note(end, body):
                 # Stop the signs of life here: after its end the log may be erased at any time.
-                self._leaving = True
-                self._wake.set()
+                self._closed = True
                 return pause == END_PAUSES_SECONDS[0]
             await asyncio.sleep(pause)
         # Readers will notice the silence, and append an end.

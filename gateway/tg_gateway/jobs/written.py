@@ -1,4 +1,4 @@
-"""Answer store -> the answers that one gateway has written, and which of them are erased for the next."""
+"""Answer store -> the answers that one gateway has written, and which of them make room for the next."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -24,7 +24,7 @@ class Written:
         key: its owner.
         size: bytes of its log.
         expires: until when it is kept, by the wall clock.
-        waits: whether it waits for capacity.
+        waits: whether it must not make room for others, since it waits for capacity, or is part of a list or batch.
         claim: the claim of its head, if the client chose its name: an end may free the name for another gateway.
         apart: whether a process makes it apart, so that only its log tells whether it has ended.
     """
@@ -38,7 +38,7 @@ class Written:
 
 
 class WrittenLogs:
-    """Counts by name, and by key, in the order of writing, or of the end of waiting.
+    """Counts answers by name and key, in the order of writing. One that has waited moves to the end.
 
     Args:
         bus: has their logs.
@@ -115,7 +115,7 @@ class WrittenLogs:
         """Whether an answer may be erased; otherwise others are chosen before it."""
         log = JobLog(await self._bus.read(self._topics.kept(name)))
         if log.claim != written.claim:
-            # Another gateway has restarted this response, and erases it.
+            # Another gateway has replaced this response, and will erase the new one.
             self.discard(name)
             return False
         running = log.outcome == "running" and log.expires > now and not log.is_expired(now)
