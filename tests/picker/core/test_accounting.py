@@ -101,26 +101,6 @@ def test_accounting_closes(policy: str, events: list[tuple[str, int, str | None]
     assert [(state.room_tokens, len(state.active)) for state in states] == [(0, 0)] * 3
 
 
-def test_what_a_request_counts_until_it_ends() -> None:
-    scheduler = Scheduler("round-robin", random=Random(0))
-    pick = scheduler.pick(request("x", tokens=200, blocks=(1, 2)), ENDPOINTS[:1], 0.0)
-    assert isinstance(pick, Pick)
-    state = scheduler.server(ENDPOINTS[0])
-    assert counters(state)[:5] == [1, 1, 200, {"x": 1}, 200 + 128]
-    again = scheduler.pick(request("x", tokens=200, blocks=(1, 2, 3)), ENDPOINTS[:1], 0.1)
-    assert isinstance(again, Pick)
-    assert counters(state)[:5] == [2, 2, 200 + 72, {"x": 2}, 200 + 72 + 256]
-    pick.placement.first_token(0.2)
-    pick.placement.first_token(0.3)
-    assert counters(state)[:5] == [2, 1, 72, {"x": 2}, 200 + 72 + 256]
-    pick.placement.finish(InstanceUsage(output_tokens=11), 1.2)
-    pick.placement.finish(None, 1.3)
-    pick.placement.first_token(1.4)
-    assert counters(state)[:5] == [1, 1, 72, {"x": 1}, 72 + 128]
-    again.placement.finish(None, 2.0)
-    assert counters(state) == NOTHING
-
-
 def test_the_same_calls_give_the_same_decisions() -> None:
     def run(policy: str) -> list[object]:
         scheduler = Scheduler(ALL_POLICIES[policy](), random=Random(3))

@@ -106,21 +106,6 @@ def test_a_request_may_wait_shorter_than_the_others() -> None:
     assert world.refused == ["short 429 expired", "long 429 expired"]
 
 
-def test_a_client_that_leaves_gives_its_place_back() -> None:
-    world = World(QueueLimits(1, max_requests=1))
-    for name in ("r1", "r2"):
-        world.ask(name)
-    gone = world.ask("gone")
-    world.control.leave("p", gone, world.now)
-    waits = world.ask("waits")
-    world.finish()
-    assert isinstance(waits.made, Pick)
-    # It was decided, and the client left in the same moment.
-    world.control.leave("p", waits, world.now)
-    assert [world.scheduler.server(each).requests for each in POOL].count(0) == 1
-    assert world.order == ["r1", "r2", "waits"]
-
-
 def test_what_servers_tell_of_their_queue_is_room_or_none() -> None:
     world = World(QueueLimits(max_queued=2))
     world.tell(2, 2)

@@ -1,7 +1,5 @@
 """Schedulers that tell each other what they do: whatever the bus does to their messages, they come to know the same."""
 
-from itertools import permutations
-
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -16,26 +14,6 @@ from tg_picker.core import (
 from tg_picker.core.peers.delta import Ask, Batch, Heartbeat, Placed, decode_delta, encode_delta
 from tg_picker.core.peers.shared_state import SharingTiming
 from tg_picker.core.state.resident_adapters import MAX_ADAPTERS
-
-FLUSH_SECONDS = 0.03
-
-
-def test_what_one_places_counts_at_the_other_until_it_ends() -> None:
-    first, second = Picker(1), Picker(2)
-    placement = first.pick(request("x", tokens=200, blocks=(1, 2)), 0.0, at=0)
-    exchange([first, second], 0.03)
-    assert second.counters() == first.counters()
-    assert (second.blocks(), second.loaded()) == (first.blocks(), first.loaded())
-    assert second.scheduler.server(ENDPOINTS[0]).active.shared_blocks(Fingerprint((1, 2)), 2) == (2, 1)
-    assert second.shared.peers == {1: 1}
-    placement.first_token(0.1)
-    exchange([first, second], 0.13)
-    assert second.counters() == first.counters()
-    placement.finish(None, 0.2)
-    exchange([first, second], 0.23)
-    assert second.counters() == [NOTHING] * 3
-    assert second.blocks()[0] == {1, 2}
-
 
 FAULTS = st.tuples(
     st.sampled_from(["pick", "first", "finish", "404", "flush", "deliver", "lose", "again", "restart"]),
@@ -104,25 +82,6 @@ def test_messages_in_any_order_lost_and_repeated_end_in_the_same_knowledge(event
     settle(world.pickers, now)
     assert [picker.counters() for picker in world.pickers] == [[NOTHING] * 3] * 3
     assert not any(server.active for picker in world.pickers for server in picker.scheduler.servers)
-
-
-@pytest.mark.parametrize("order", sorted({*permutations([0, 0, 1, 2]), *permutations([0, 1, 2, 2])}))
-def test_batches_in_any_order_and_twice(order: tuple[int, ...]) -> None:
-    first, second = Picker(1), Picker(2)
-    ends, stays = first.pick(request("x"), 0.0, at=0), first.pick(request("y"), 0.0, at=1)
-    batches = first.shared.flush(0.0)[-1:]
-    ends.first_token(0.1)
-    batches += first.shared.flush(0.1)
-    ends.finish(None, 0.2)
-    batches += first.shared.flush(0.2)
-    assert len(batches) == 3
-    for at in order:
-        second.shared.receive(batches[at], 0.3)
-    settle([first, second], 0.3)
-    assert second.counters() == first.counters()
-    stays.finish(None, 20.0)
-    settle([first, second], 20.0)
-    assert second.counters() == [NOTHING] * 3
 
 
 def test_an_old_snapshot_brings_nothing_back() -> None:

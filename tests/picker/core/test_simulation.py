@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from bench.instances.block_cache import BlockCache
 from bench.instances.job import Job
 from bench.instances.loads import LOADS
 from bench.instances.run import PEERS, Run, run
@@ -17,7 +16,6 @@ from bench.instances.server_model import LLAMA_7B, QWEN_32B, ServerModel
 from bench.instances.simulated_server import SimulatedServer
 from bench.instances.simulation import Load, Simulation
 from bench.instances.trace import Trace, replay
-from tg_picker.core import Fingerprint
 
 
 def job(adapter: str | None = None, tokens: int = 250, output: int = 3, arrival: float = 0.0) -> Job:
@@ -55,49 +53,6 @@ ONE_STEP = [
 def test_steps_worked_by_hand(why: str, model: ServerModel, jobs: list[Job], times: list[float]) -> None:
     _, seen = simulate(model, *[replace(each) for each in jobs])
     assert seen == pytest.approx(times, abs=1e-3), why
-
-
-def test_others_pass_a_request_that_waits_for_a_slot() -> None:
-    """And an adapter that is in use is not unloaded."""
-    _, (_, blocked, passing, _) = simulate(
-        LLAMA, job("x", output=50), job("y", arrival=0.1), job("x", output=2, arrival=0.2)
-    )
-    assert passing < blocked
-
-
-def test_answers_that_outgrow_the_cache_send_the_youngest_back() -> None:
-    """Both fit at first. The younger one is computed twice, and its first token counts once."""
-    small = replace(LLAMA_7B, cache_tokens=300)
-    server, (first, second, _) = simulate(small, job(tokens=100, output=80), job(tokens=100, output=80))
-    assert (first, second) == (0.04, 0.08)
-    assert (server.cache.active, server.decoding, server.prefilling, list(server.waiting)) == (0, {}, [], [])
-
-
-def test_a_cache_keeps_what_was_used_last() -> None:
-    cache = BlockCache(64 * 8)
-
-    def use(*blocks: int) -> int:
-        each = Job(0.0, 64 * len(blocks), 1, 1.0, prefix=Fingerprint(blocks))
-        found = cache.cached(each)
-        assert cache.allocate(each)
-        cache.release(each)
-        return found
-
-    assert use(1, 2, 3, 4) == 0
-    assert use(1, 2, 5, 6) == 2
-    assert use(7, 8, 9, 10) == 0
-    assert use(1, 2, 5, 6) == 4
-    assert use(1, 2, 3, 4) == 2
-    assert cache.active == 0
-
-
-def test_a_request_that_does_not_fit_waits() -> None:
-    cache = BlockCache(200)
-    first, second = job(tokens=150), job(tokens=60)
-    assert cache.allocate(first)
-    assert not cache.allocate(second)
-    cache.release(first)
-    assert cache.allocate(second)
 
 
 @pytest.mark.parametrize("name", LOADS)

@@ -2,19 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from aiohttp import ClientSession
-from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from tests.fakes.model_server import ModelServer
 from tests.picker.extproc.http2_peer import (
     ACK,
     BEGINNING,
@@ -34,8 +30,6 @@ from tests.picker.extproc.test_exchange import BODY, headers, kinds
 from tests.picker.extproc.test_exchange import body as body_of
 from tg_picker.extproc import wire
 from tg_picker.extproc.decision import Asked, Directed, Refused
-from tg_picker.extproc.exchange import MAX_BODY_BYTES
-from tg_picker.extproc.picker_process import run_picker
 from tg_picker.extproc.picker_server import MAX_HELD_BYTES, SERVER_OPTIONS, PickerServer, serve_picker
 
 _Mode = wire.ProcessingMode
@@ -85,34 +79,6 @@ async def read_all(call: Any) -> None:
     """Read until the call has ended."""
     while await call.read() is not grpc.aio.EOF:
         pass
-
-
-@pytest.mark.parametrize("models", ["", 'models = ["m"]'], ids=["picked", "refused"])
-async def test_a_name_that_is_no_text_spoils_no_page_of_the_process(tmp_path: Path, models: str) -> None:
-    file = tmp_path / "pick.toml"
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(ModelServer.running())
-        table = "[[pools]]\nname = 'p'\n" if models else ""
-        file.write_text(f'{table}endpoints = ["{server.address}"]\n{models}', "utf-8")
-        said = await stack.enter_async_context(run_picker(file, "127.0.0.1:0", "127.0.0.1:0"))
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(said.split()[2]))
-        http = await stack.enter_async_context(ClientSession(said.rpartition(" ")[2].removesuffix("instances")))
-        call = process_of(channel)()
-        for each in (headers(), body_of(b'{"model":"no\\u0000text\\r\\n\\u001b","messages":[]}')):
-            await call.write(each)
-        assert await call.read() is not grpc.aio.EOF
-        async with http.get("/metrics") as answer:
-            metrics = await answer.text()
-        async with http.get("/instances") as answer:
-            [picker] = (await answer.json())["pickers"]
-        for path in ("/metrics", "/instances", "/ready", "/health", "/other"):
-            async with http.get(path, headers={"Host": "evil.example"}) as answer:
-                assert answer.status == 403
-        call.cancel()
-    assert metrics.replace("\n", "").isprintable()
-    labels = {each.labels.get("model_name") for one in text_string_to_metric_families(metrics) for each in one.samples}
-    assert "no?text???" in labels
-    assert [each["model"] for each in picker["decisions"]] == ["no?text???"]
 
 
 async def test_silent_connections_keep_nobody_out_and_are_closed() -> None:
@@ -208,17 +174,6 @@ async def test_what_all_calls_hold_has_a_bound_and_the_largest_end_first(mode: _
             for call in calls:
                 call.cancel()
     assert [line["event"] for line in lines] == ["picker.call_ended"]
-
-
-async def test_a_body_that_is_too_large_gets_our_own_refusal() -> None:
-    async with picking() as server, asking(server) as process:
-        call = process()
-        for each in (headers(mode=_Mode.BUFFERED), body_of(bytes(MAX_BODY_BYTES + 1))):
-            await call.write(each)
-        await call.read()
-        assert (await call.read()).immediate_response.status.code == 413
-        assert await call.read() is grpc.aio.EOF
-        assert await call.code() == grpc.StatusCode.OK
 
 
 async def test_five_hundred_calls_at_once_are_all_answered() -> None:

@@ -36,8 +36,6 @@ spec:
   adapter: {{ name: {adapter}, priority: 100 }}
 """
 ENDPOINTS = "endpoints:\n"
-PLACES = 4
-"""Requests that each server takes."""
 
 
 class Pool:
@@ -54,8 +52,7 @@ class Pool:
         (folder / "endpoints.yaml").write_text(ENDPOINTS + "".join(rows), "utf-8")
         (folder / "pick.toml").write_text(
             'resources = ["routes.yaml"]\nendpoint_files = ["endpoints.yaml"]\nfallbacks = 1\n'
-            'adapter_source = "/srv/{adapter}"\n'
-            f"[waiting]\nmax_requests = {PLACES}\nmax_waiting = 1\n",
+            'adapter_source = "/srv/{adapter}"\n',
             "utf-8",
         )
 
@@ -145,62 +142,6 @@ async def test_it_shows_why_requests_went_where_they_did(world: World) -> None:
             assert "chosen among 2 servers" in await answer.text()
         async with session.get(pool.page.replace("/instances", "/metrics")) as answer:
             assert 'llm_d_epp_ready_endpoints{name="small"} 2.0' in await answer.text()
-
-
-async def test_who_waits_for_a_server_leaves_or_is_served(world: World) -> None:
-    url, members, pool = world
-    for member in members:
-        member.gate.clear()
-    async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-
-        async def ask() -> aiohttp.ClientResponse:
-            body = {"model": "sentiment", "messages": [], "stream": True}
-            return await stack.enter_async_context(await session.post(f"{url}/v1/chat/completions", json=body))
-
-        async def queued(requests: int) -> None:
-            told = None
-            async with asyncio.timeout(30):
-                while told != requests:
-                    async with session.get(pool.page, params={"format": "json"}) as page:
-                        pickers = (await page.json())["pickers"]
-                        told = sum(queue["requests"] for picker in pickers for queue in picker["queues"])
-
-        for _ in range(PLACES * len(members)):
-            assert (await ask()).status == 200
-        leaves = asyncio.create_task(ask())
-        await queued(1)
-        refused = await ask()
-        assert (refused.status, refused.headers["x-llm-d-request-dropped-reason"]) == (429, "queue-full")
-        assert int(refused.headers["retry-after"]) >= 1
-        leaves.cancel()
-        await queued(0)
-        waits = asyncio.create_task(ask())
-        await queued(1)
-        for member in members:
-            member.gate.set()
-        assert (await waits).status == 200
-
-
-async def test_where_a_server_does_not_have_the_adapter_the_request_goes_to_one_that_has_it(world: World) -> None:
-    url, members, _ = world
-    before = [_asked(member) for member in members]
-    async with aiohttp.ClientSession() as session:
-
-        async def ask() -> int:
-            async with session.post(f"{url}/v1/chat/completions", json={"model": "sentiment"}) as answer:
-                said = await answer.json()
-            assert answer.status == 200, said
-            return [str(member.port) in said["choices"][0]["message"]["content"] for member in members].index(True)
-
-        home = await ask()
-        members[home].status = 404
-        try:
-            assert {await ask() for _ in range(5)} == {1 - home}
-        finally:
-            members[home].status = 200
-    # It is asked once more, and then no longer.
-    assert _asked(members[home]) - before[home] == 2
 
 
 async def test_a_route_is_edited_while_it_runs(world: World) -> None:

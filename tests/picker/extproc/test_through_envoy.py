@@ -18,7 +18,6 @@ from tests.fakes.pool_member import PoolMember, pool_member
 from tests.free_port import free_port
 from tests.picker.extproc.envoy_server import envoy
 from tests.picker.extproc.scripted_picker import ScriptedPicker
-from tests.picker.extproc.silent_connections import silent_connections
 from tg_picker.core import InstanceUsage
 from tg_picker.extproc.picker_server import MAX_HELD_BYTES, PickerService, serve_picker
 
@@ -144,16 +143,6 @@ async def test_after_a_404_each_fallback_is_asked_once(world: World, spares: int
     assert [len(member.asked) - had for member, had in zip(world.members, had, strict=True)] == [1, min(spares, 1)]
 
 
-async def test_fallbacks_answer_for_many_requests_at_once(world: World) -> None:
-    world.picker.addresses = (world.closed, world.members[1].address)
-
-    async def status() -> int:
-        async with world.session.post(f"{world.url}/v1/completions", json={"model": "m"}) as answer:
-            return answer.status
-
-    assert set(await asyncio.gather(*(status() for _ in range(50)))) == {200}
-
-
 async def test_a_body_above_the_limit_is_refused(world: World) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(33):
@@ -161,14 +150,6 @@ async def test_a_body_above_the_limit_is_refused(world: World) -> None:
 
     async with world.session.post(f"{world.url}/v1/completions", data=pieces()) as answer:
         assert answer.status == 413
-
-
-async def test_a_renamed_model_reaches_the_server(world: World) -> None:
-    world.picker.addresses = (world.members[1].address,)
-    body = {"model": "other", "x": 1.50, "prompt": "h\u00fc"}
-    async with world.session.post(f"{world.url}/v1/completions", json=body) as answer:
-        assert answer.status == 200
-    assert world.members[1].asked[-1] == {"model": "base", "x": 1.50, "prompt": "h\u00fc"}
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 503])
@@ -234,25 +215,6 @@ async def test_a_request_on_its_way_to_a_picker_that_leaves_goes_to_another_one(
     finally:
         await server.stop(None)
     assert service.calls == 2
-
-
-async def test_silent_connections_to_the_picker_do_not_keep_envoy_out(world: World, tmp_path: Path) -> None:
-    world.picker.addresses = (world.members[0].address,)
-    ports = [*(member.port for member in world.members), free_port()]
-    async with (
-        asyncio.timeout(60),
-        silent_connections(f"127.0.0.1:{world.port}", 520),
-        envoy(tmp_path, world.mode, world.port, ports) as url,
-        world.session.post(f"{url}/v1/completions", json={"model": "m"}) as answer,
-    ):
-        assert answer.status == 200
-
-
-async def test_a_request_without_a_body_is_directed_at_once(world: World) -> None:
-    world.picker.addresses = (world.members[0].address,)
-    async with world.session.get(f"{world.url}/v1/models") as answer:
-        assert (await answer.json())["port"] == world.members[0].port
-    assert world.picker.asked[-1].body is None
 
 
 async def test_a_stream_comes_piece_by_piece(world: World) -> None:

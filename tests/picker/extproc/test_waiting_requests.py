@@ -94,19 +94,6 @@ async def test_bands_a_full_queue_and_a_client_that_leaves() -> None:
     assert [counters(world.scheduler.server(each)) for each in SERVERS] == [NOTHING] * 2
 
 
-async def test_a_higher_band_takes_the_place_of_a_lower_one() -> None:
-    world = World()
-    running = [await world.ask("low"), await world.ask("low")]
-    waiting = await world.asked("low", "low", "low")
-    (high,) = await world.asked("high")
-    _, response = await waiting.pop()
-    assert refusal(response)[:2] == (429, {**refusal(response)[1], "x-llm-d-request-dropped-reason": "displaced"})
-    running[0][0].close()
-    await high
-    for task in waiting:
-        task.cancel()
-
-
 async def test_a_pool_that_empties_holds_those_that_wait_and_then_is_503() -> None:
     world = World(max_seconds=0.2)
     running = [await world.ask("low"), await world.ask("low")]

@@ -20,7 +20,6 @@ from tg_schema import decode
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
 SERVER = Endpoint("10.0.0.1:8000", f"s{EVIL}")
 VIEW = PoolView(Catalogue({"p": Pool("p", {}, ())}), {"p": (SERVER,)})
-PROMPT = "a secret prompt"
 
 
 class Read(HTMLParser):
@@ -95,11 +94,3 @@ async def test_programs_get_json(url: str) -> None:
                 assert picker.decisions[0].adapter == EVIL
                 assert picker.pools[0].servers[0].adapters[0].name == EVIL
                 assert answer.headers["X-Content-Type-Options"] == "nosniff"
-
-
-async def test_metrics_and_health_are_beside_it(url: str) -> None:
-    async with ClientSession() as http:
-        async with http.get(f"{url}/health") as answer:
-            assert await answer.json() == {"status": "ok"}
-        async with http.get(f"{url}/metrics") as answer:
-            assert "llm_d_epp_ready_endpoints" in await answer.text()

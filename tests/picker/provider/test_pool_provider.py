@@ -16,14 +16,12 @@ from tests.flow.usage_records import record_here
 from tests.picker.pools.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tests.unit.test_config_edits import replace, seen
 from tests.until import until
-from tg_base.bus import open_bus
 from tg_base.llm import LlmChunk
 from tg_base.telemetry import EndedSpan, Span, record_spans, span_names, trace
 from tg_flow.providers import open_provider
 from tg_picker.provider import Pool
 from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited, Unavailable
-from tg_schema.topics import Topics
 
 MODEL = OpenAiServer.model
 REQUEST = TextCompletionRequest(prompt="say hello", streaming=True)
@@ -250,53 +248,6 @@ async def test_routes_lead_to_adapters(servers: list[OpenAiServer], open_pool: O
     assert await text(pool, asked) == "Hello €!"
 
 
-async def test_bands_wait_for_a_server_with_one_place(
-    servers: list[OpenAiServer], open_pool: OpenPool, tmp_path: Path
-) -> None:
-    file = tmp_path / "pools.yaml"
-    bands = {"low": 0, "middle": 5, "high": 9}
-    routes = [ROUTE.replace("assistant\nspec", f"{name}\nspec").replace("sentiment", name) for name in bands]
-    told = [
-        route.replace("priority: 100", f"priority: {bands[name]}") for route, name in zip(routes, bands, strict=True)
-    ]
-    rewrites = [
-        REWRITE.replace("canary", name).replace("sentiment-v1", "lora").replace("weight: 1", "weight: 0")
-        for name in bands
-    ]
-    ruled = [each.replace("value: sentiment", f"value: {name}") for each, name in zip(rewrites, bands, strict=True)]
-    file.write_text("---".join([POOL, *told, *ruled]))
-    limits = {"max_requests": 1, "max_waiting": 3}
-    pool = await open_pool(servers[0], resources=[str(file)], labels={"app": "vllm"}, waiting=limits)
-    servers[0].model = "lora"
-    servers[0].play(Script(fault=Fault.ENDLESS), Script())
-    served: list[str] = []
-
-    async def ask(name: str) -> None:
-        await text(pool, TextCompletionRequest(prompt="say hello", adapter=name, streaming=True))
-        served.append(name)
-
-    async with aclosing(pool.on_request(TextCompletionRequest(prompt="hello", adapter="low", streaming=True))) as first:
-        await anext(first)
-        async with asyncio.TaskGroup() as group:
-            leaves = group.create_task(ask("middle"))
-            for name in ("low", "middle"):
-                group.create_task(ask(name))
-            await waiting_in(pool, 3)
-            with pytest.raises(RateLimited, match="queue-full") as refused:
-                await ask("low")
-            assert refused.value.retry_after is not None
-            leaves.cancel()
-            group.create_task(ask("high"))
-            await waiting_in(pool, 3)
-            assert len(servers[0].exchanges) == 1
-            await first.aclose()
-    assert served == ["high", "middle", "low"]
-    assert {name: route.output_token.total for name, route in pool._picker.board.attainment().items()} == dict.fromkeys(
-        bands, 1
-    )
-    assert counted(pool) == [0]
-
-
 async def waiting_in(pool: Pool, number: int) -> None:
     """Until so many requests wait, of which every one has had its turn."""
     async with asyncio.timeout(30):
@@ -373,26 +324,6 @@ async def test_wrong_options(open_pool: OpenPool, options: dict[str, Any], sente
     with pytest.raises(BadRequest) as caught:
         await open_pool(**{"endpoints": [DEAD], **options})
     assert sentence in caught.value.message
-
-
-async def test_two_pools_on_one_bus_count_each_other_s_requests(
-    servers: list[OpenAiServer], open_pool: OpenPool
-) -> None:
-    first, second = await open_pool(*servers), await open_pool(*servers)
-    async with open_bus("memory://") as bus:
-        for pool in (first, second):
-            await pool.share(bus, Topics())
-        async with aclosing(first.on_request(REQUEST)) as stream:
-            await anext(stream)
-            await until(lambda: sum(counted(second)) == 1)
-            assert counted(second) == counted(first)
-        await until(lambda: counted(second) == [0, 0])
-        # A pool that ends takes its requests with it.
-        async with aclosing(first.on_request(REQUEST)) as stream:
-            await anext(stream)
-            await until(lambda: sum(counted(second)) == 1)
-            await first.aclose()
-            await until(lambda: counted(second) == [0, 0])
 
 
 async def test_the_key_goes_to_each_server(
