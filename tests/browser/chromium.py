@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
+from tests.fakes.serve_routes import serve_routes
 from tests.npm_package import npm_package_or_skip
 
 REPORT_SECONDS = 60.0
@@ -61,11 +61,7 @@ class PageServer:
     async def serving(cls, page: str) -> AsyncIterator["PageServer"]:
         """Serve on a free loopback port."""
         server = cls(page)
-        application = web.Application()
-        application.router.add_get("/", server._show)
-        application.router.add_post("/report", server._take)
-        async with TestServer(application) as listening:
-            server.origin = str(listening.make_url("")).rstrip("/")
+        async with serve_routes({"GET /": server._show, "POST /report": server._take}) as server.origin:
             yield server
 
     async def visit(self, program: str, environment: Mapping[str, str], query: str, folder: Path) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.test_completion_fuzz import parse_or_refuse
 from tg_base.protocol import Presence, Route
 from tg_doors.lmi import LMI
 from tg_doors.lmi.parameters import LmiParameters
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
-from tg_schema import TEXT_COMPLETION, encode
-from tg_schema.errors import BadRequest, NotFound
+from tg_gateway.dialects import Call, Catalogue
+from tg_schema import TEXT_COMPLETION
 
 ROUTE = Route("default", TEXT_COMPLETION, "q/default", "", model="small")
 PLAIN = Route("plain", TEXT_COMPLETION, "q/plain", "", plain=True, model="old")
@@ -43,17 +43,9 @@ FIELDS = {
 def test_a_body_is_asked_or_refused(body: Any) -> None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     call = Call("generate", CATALOGUE, {}, {}, {}, "r", data)
-    try:
-        asked: Any = LMI.parse(call)
-    except (BadRequest, NotFound) as error:
-        asked = LMI.refuse(error, error.status, call)
-    if isinstance(asked, Answer):
-        assert asked.status in {400, 404, 424}
-        told = json.loads(asked.body)
+    answer = parse_or_refuse(LMI, call)
+    if answer is not None:
+        assert answer.status in {400, 404, 424}
+        told = json.loads(answer.body)
         failed = told.get("error") or told.get("message") or told["token"]["error_msg"]
         assert failed["message"] if isinstance(failed, dict) else failed
-        return
-    assert isinstance(asked, Ask)
-    requests = asked.request.requests if isinstance(asked.request, Batch) else (asked.request,)
-    assert requests
-    assert all(encode(request) for request in requests)

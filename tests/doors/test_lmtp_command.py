@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from aiohttp import WSMsgType, web
-from aiohttp.test_utils import TestServer
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.serve_routes import serve_routes
 from tests.fakes.silent_server import SilentServer
 from tests.fakes.token_llm import END, TokenLlm
 from tests.fakes.unreading_socket import unreading_socket
@@ -145,10 +145,8 @@ class _Peer:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
         """The URL, while the block runs."""
-        app = web.Application()
-        app.router.add_get("/lmtp", self.serve)
-        async with TestServer(app) as server:
-            yield str(server.make_url("/"))
+        async with serve_routes({"GET /lmtp": self.serve}, "/") as url:
+            yield url
 
 
 async def test_pings_are_answered_while_nobody_asks() -> None:

@@ -1,16 +1,16 @@
 """LMTP's kept streams: wherever their log is cut and from whatever item on, a reader gets the same items once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typing_extensions import override
 
 from tests.doors.test_lmtp_writers import END, make_batch, make_token, read
 from tests.fakes.held_bus import HeldBus
+from tests.fakes.kept_log import KeptLog
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_doors.lmtp.item_writers import StreamForm
@@ -32,7 +32,7 @@ from tg_gateway.jobs.log import CANCEL, NameTaken, is_late, kind_of, label_end
 from tg_gateway.jobs.record_writer import RecordWriter
 from tg_gateway.jobs.writer import JobWriter
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import BadRequest, NotFound
+from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
 RECORDS = [
@@ -41,36 +41,7 @@ RECORDS = [
 ]
 
 
-class Log(KeptAnswers):
-    """A log at the edge of this test: its parts as they are given."""
-
-    def __init__(self, form: StreamForm, parts: list[bytes], outcome: KeptAnswer) -> None:
-        self.head = KeptAnswer(encode(form), b"", "running", cut=False)
-        self.parts = parts
-        self.outcome = outcome
-
-    @override
-    async def read(self, name: str) -> KeptAnswer:
-        return self.head
-
-    @override
-    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        if head != self.head.head:
-            raise NotFound("another answer")
-        for part in self.parts:
-            yield part
-        yield self.outcome
-
-    @override
-    async def cancel(self, name: str, head: bytes | None = None) -> KeptAnswer:
-        raise NotFound("not asked for here")
-
-    @override
-    async def erase(self, name: str) -> None:
-        raise NotFound("not asked for here")
-
-
-async def read_items(log: Log, after: int) -> tuple[list[dict[str, object]], str]:
+async def read_items(log: KeptLog, after: int) -> tuple[list[dict[str, object]], str]:
     """The items, and the error that ended them."""
     data, error = b"", ""
     batch = make_batch()
@@ -92,8 +63,8 @@ def test_any_cut_and_any_beginning(kind: str, places: list[int], after: int, end
     cuts = sorted(min(place, len(data)) for place in places)
     parts = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
     end = KeptAnswer(b"", b"", "died", cut=False)
-    every, _ = asyncio.run(read_items(Log(form, [data], end), 0))
-    items, error = asyncio.run(read_items(Log(form, parts, end), after))
+    every, _ = asyncio.run(read_items(KeptLog(encode(form), [data], end), 0))
+    items, error = asyncio.run(read_items(KeptLog(encode(form), parts, end), after))
     assert items == every[after:]
     assert [each["seq"] for each in items] == list(range(after + 1, len(every) + 1))
     if ended:
@@ -103,10 +74,10 @@ def test_any_cut_and_any_beginning(kind: str, places: list[int], after: int, end
 
 
 async def test_no_items_are_read_of_an_answer_that_takes_the_key_meanwhile() -> None:
-    log = Log(StreamForm("ids", 100, 1), [], KeptAnswer(b"", b"", "died", cut=False))
+    log = KeptLog(encode(StreamForm("ids", 100, 1)), [], KeptAnswer(b"", b"", "died", cut=False))
 
     def make_writer(form: StreamForm) -> StreamWriter:
-        log.head = KeptAnswer(encode(StreamForm("text", 100, 1)), b"", "running", cut=False)
+        log.head = encode(StreamForm("text", 100, 1))
         return form.make_writer(1, make_batch(), typed=True)
 
     with pytest.raises(NotFound, match="request_key: no stream of this key is kept"):
@@ -134,19 +105,6 @@ async def open_log(store: JobStore, name: str) -> AsyncIterator[JobWriter]:
     await claim.take()
     async with claim.write(make_kept(name)) as writer:
         yield writer
-
-
-async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None:
-    bus = MemoryBus()
-    stores = [JobStore(JobLogs(bus, Topics())) for _ in range(2)]
-    async with open_log(stores[0], "n"):
-        with pytest.raises(BadRequest, match="kept already"):
-            await stores[1].put("k", make_kept("n"), Waiting(60.0))
-        for store in stores:
-            with pytest.raises(BadRequest, match="kept already"):
-                await store.find_replaced("k", "n")
-        await stores[0].find_replaced("k", "another")
-    await bus.aclose()
 
 
 async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_there_anew() -> None:

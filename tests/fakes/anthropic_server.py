@@ -51,15 +51,15 @@ class AnthropicServer(LoopbackServer):
 
     keep_alive = event("ping")
     key: ClassVar[str] = "sk-ant-loopback"
-    model: ClassVar[str] = "fake-model"
 
     def __init__(self) -> None:
         super().__init__()
         self._block = 0
         self._by_tool = False
 
+    @override
     def authorized(self, request: web.Request) -> bool:
-        """Whether the request has the key, as the reference says or as the SDK sends it."""
+        """As the reference says or as the SDK sends it."""
         sent = request.headers.get("x-api-key"), request.headers.get("authorization")
         return sent in {(self.key, None), (None, f"Bearer {self.key}")}
 
@@ -118,9 +118,8 @@ class AnthropicServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         status, kind = _STATUS[plan.error]
-        headers = {} if plan.retry_after is None else {"retry-after": f"{plan.retry_after:g}"}
         message = "prompt is too long: 5000 tokens > 4096 maximum" if plan.error is ContextLengthExceeded else "no"
-        return web.json_response(error_body(kind, message), status=status, headers=headers)
+        return web.json_response(error_body(kind, message), status=status, headers=plan.retry_headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

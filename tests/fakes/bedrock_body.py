@@ -9,13 +9,10 @@ from msgspec import Meta
 
 from tests.fakes.anthropic_transcript import sign_thought
 from tests.fakes.schema_rules import check_enforceable
+from tests.fakes.strict import Strict
 
 REDACTED = base64.b64encode(b"\x12\xba\x0a").decode()
 """The only encrypted thinking that this API has ever told."""
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of the reference; a field that it does not have is refused."""
 
 
 class Source(Strict, frozen=True):

@@ -50,9 +50,9 @@ class BedrockServer(LoopbackServer):
     keep_alive: ClassVar[bytes] = b""
     filler: ClassVar[bytes] = b""
     key: ClassVar[str] = "AKIDLOOPBACK"
-    model: ClassVar[str] = "fake-model"
 
-    def signed(self, request: web.Request) -> bool:
+    @override
+    def authorized(self, request: web.Request) -> bool:
         """Whether the request has a signature of the right key, date and service."""
         said = request.headers.get("authorization", "")
         return said.startswith(f"AWS4-HMAC-SHA256 Credential={self.key}/") and "/bedrock/aws4_request" in said
@@ -61,7 +61,7 @@ class BedrockServer(LoopbackServer):
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
         if request.method != "GET" or request.path != "/foundation-models":
             return None
-        if not self.signed(request) or dict(request.query) != {"byOutputModality": "TEXT"}:
+        if not self.authorized(request) or dict(request.query) != {"byOutputModality": "TEXT"}:
             return failed(400, "ValidationException")
         arn = "arn:aws:bedrock:eu-west-1::foundation-model/"
         listed = [
@@ -73,7 +73,7 @@ class BedrockServer(LoopbackServer):
 
     @override
     def read(self, request: web.Request, body: bytes) -> Asked:
-        if not self.signed(request):
+        if not self.authorized(request):
             raise Refused(failed(403, "UnrecognizedClientException"))
         model, _, rest = request.path.removeprefix("/model/").rpartition("/")
         if request.method != "POST" or rest != "converse-stream":
@@ -90,9 +90,8 @@ class BedrockServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         status, code = _REFUSALS[plan.error]
-        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
         message = "Input is too long for requested model." if plan.error is ContextLengthExceeded else "no"
-        return failed(status, code, message, **headers)
+        return failed(status, code, message, **plan.retry_headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from tests.fakes.openai_transcript import done, event, finish_event, first_event, refusal, usage_event, whole
+from tests.fakes.serve_routes import serve_routes
 
 MODEL = "billing"
 PLAN = re.compile(r"id=(\w+) tokens=(\d+) gap=([\d.]+) fault=(\w+)")
@@ -52,10 +52,7 @@ class BillingOpenAi:
     async def listening(cls) -> AsyncIterator["BillingOpenAi"]:
         """Serve on a free loopback port."""
         server = cls()
-        application = web.Application(client_max_size=2**24)
-        application.router.add_post("/v1/chat/completions", server._answer)
-        async with TestServer(application, handler_cancellation=True, shutdown_timeout=0.1) as listening:
-            server.url = str(listening.make_url("/v1"))
+        async with serve_routes({"POST /v1/chat/completions": server._answer}, "/v1") as server.url:
             yield server
 
     @property

@@ -9,48 +9,15 @@ from aiohttp import web
 from msgspec import Meta
 from typing_extensions import override
 
-from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.loopback_server import STATUS, LoopbackServer, Refused, read_image
+from tests.fakes.openai_transcript import Call, Image, Text
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tests.fakes.strict import Strict
+from tg_schema import Message, Sampling, TextPart, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
+from tg_schema.errors import ContextLengthExceeded
 
-_STATUS: dict[type[TgError], int] = {
-    BadRequest: 400,
-    ContextLengthExceeded: 400,
-    ProviderAuth: 401,
-    NotFound: 404,
-    RateLimited: 429,
-    Unavailable: 503,
-}
 _FINISH = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL"}
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of the reference; a field that it does not have is refused."""
-
-
-class Url(Strict, frozen=True):
-    url: str
-
-
-class TextBlock(Strict, frozen=True, tag_field="type", tag="text"):
-    text: str
-
-
-class ImageBlock(Strict, frozen=True, tag_field="type", tag="image_url"):
-    image_url: Url
-
-
-class CalledFunction(Strict, frozen=True):
-    name: str
-    arguments: str
-
-
-class Call(Strict, frozen=True):
-    id: str
-    type: Literal["function"]
-    function: CalledFunction
 
 
 class System(Strict, frozen=True, tag_field="role", tag="system"):
@@ -58,7 +25,7 @@ class System(Strict, frozen=True, tag_field="role", tag="system"):
 
 
 class User(Strict, frozen=True, tag_field="role", tag="user"):
-    content: str | tuple[TextBlock | ImageBlock, ...]
+    content: str | tuple[Text | Image, ...]
 
 
 class AssistantPiece(Strict, frozen=True):
@@ -136,7 +103,6 @@ class CohereServer(LoopbackServer):
     """Bearer key, `POST /v2/chat`, `GET /v1/models`."""
 
     key: ClassVar[str] = "co-loopback"
-    model: ClassVar[str] = "fake-model"
 
     @override
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
@@ -146,10 +112,6 @@ class CohereServer(LoopbackServer):
             return failed(401, "invalid api token")
         listed = [{"name": model.id, "endpoints": ["chat"], "finetuned": False} for model in plan.models]
         return web.json_response({"models": listed, "next_page_token": ""})
-
-    def authorized(self, request: web.Request) -> bool:
-        """Whether the request has the key in its place."""
-        return request.headers.get("authorization") == f"Bearer {self.key}"
 
     @override
     def read(self, request: web.Request, body: bytes) -> Asked:
@@ -170,9 +132,8 @@ class CohereServer(LoopbackServer):
 
     @override
     def refusal(self, plan: Plan) -> web.Response:
-        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
         long = "too many tokens: total number of tokens in the prompt cannot exceed 4096 - received 5000."
-        return failed(_STATUS[plan.error], long if plan.error is ContextLengthExceeded else "no", **headers)
+        return failed(STATUS[plan.error], long if plan.error is ContextLengthExceeded else "no", **plan.retry_headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
@@ -280,11 +241,10 @@ def _turn(turn: User | Assistant | Result) -> Message:
     return Message("user", content if isinstance(content, str) else tuple(_part(block) for block in content))
 
 
-def _part(block: TextBlock | ImageBlock) -> Part:
-    if isinstance(block, TextBlock):
+def _part(block: Text | Image) -> Part:
+    if isinstance(block, Text):
         return TextPart(block.text)
-    head, comma, data = block.image_url.url.partition(";base64,")
-    return ImagePart(media_type=head.removeprefix("data:"), data=data) if comma else ImagePart(url=head)
+    return read_image(block.image_url.url)
 
 
 def _number(count: int) -> float:

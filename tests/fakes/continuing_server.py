@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
+from tests.fakes.serve_routes import serve_routes
 from tests.until import until
 
 Dialect = Literal["vllm", "deepseek", "mistral"]
@@ -57,10 +57,7 @@ class ContinuingServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["ContinuingServer"]:
         """Serves while the block runs."""
-        app = web.Application()
-        app.router.add_post("/{path:.*}/chat/completions", self._answer)
-        async with TestServer(app) as server:
-            self.url = str(server.make_url("")).rstrip("/")
+        async with serve_routes({"POST /{path:.*}/chat/completions": self._answer}) as self.url:
             yield self
 
     def _read_begun(self, body: dict[str, Any]) -> str:

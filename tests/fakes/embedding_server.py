@@ -12,11 +12,10 @@ from typing import Any, ClassVar, Literal, Self
 import msgspec
 from aiohttp import web
 
+from tests.fakes.serve_routes import serve_routes
+from tests.fakes.strict import Strict
+
 Vector = list[float]
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of a reference; a field that it does not have is refused."""
 
 
 class OpenAiBody(Strict, frozen=True):
@@ -47,7 +46,7 @@ class OllamaBody(Strict, frozen=True):
     truncate: bool
     dimensions: int | None = None
     keep_alive: str | None = None
-    options: dict[str, int] = {}
+    options: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class GeminiPart(Strict, frozen=True):
@@ -92,21 +91,15 @@ class EmbeddingServer:
     async def running(cls) -> AsyncIterator[Self]:
         """Serve on a free port of the loopback interface."""
         server = cls()
-        app = web.Application()
-        app.router.add_post("/v1/embeddings", server._openai)
-        app.router.add_post("/mistral/v1/embeddings", server._mistral)
-        app.router.add_post("/v2/embed", server._cohere)
-        app.router.add_post("/api/embed", server._ollama)
-        app.router.add_post(f"/v1beta/models/{cls.model}:batchEmbedContents", server._gemini)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
+        routes = {
+            "POST /v1/embeddings": server._openai,
+            "POST /mistral/v1/embeddings": server._mistral,
+            "POST /v2/embed": server._cohere,
+            "POST /api/embed": server._ollama,
+            f"POST /v1beta/models/{cls.model}:batchEmbedContents": server._gemini,
+        }
+        async with serve_routes(routes) as server.url:
             yield server
-        finally:
-            await runner.cleanup()
 
     async def _read(self, request: web.Request, kind: type[Any]) -> Any:
         headers = request.headers

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from tests.fakes.openai_transcript import done, event, finish_event, first_event, usage_event
+from tests.fakes.serve_routes import serve_routes
 
 MODEL = "gated"
 
@@ -26,10 +26,7 @@ class GatedOpenAi:
     async def listening(cls) -> AsyncIterator["GatedOpenAi"]:
         """Serve on a free loopback port."""
         server = cls()
-        application = web.Application()
-        application.router.add_post("/v1/chat/completions", server._answer)
-        async with TestServer(application, handler_cancellation=True) as listening:
-            server.url = str(listening.make_url("/v1"))
+        async with serve_routes({"POST /v1/chat/completions": server._answer}, "/v1") as server.url:
             yield server
             server.gate.set()
 

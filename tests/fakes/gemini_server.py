@@ -43,7 +43,6 @@ class GeminiServer(LoopbackServer):
 
     unavailable: ClassVar[str] = "UNAVAILABLE"
     key: ClassVar[str] = "AIza-loopback"
-    model: ClassVar[str] = "fake-model"
     place: ClassVar[str] = "/v1beta/models"
     listing: ClassVar[str] = "/v1beta/models"
 

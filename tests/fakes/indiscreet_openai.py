@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from tests.fakes.openai_transcript import done, event, finish_event, first_event, usage_event
+from tests.fakes.serve_routes import serve_routes
 
 MODEL = "indiscreet"
 STATUSES = {
@@ -28,10 +28,8 @@ class IndiscreetOpenAi:
     async def listening(cls) -> AsyncIterator["IndiscreetOpenAi"]:
         """Serve on a free loopback port."""
         server = cls()
-        application = web.Application()
-        application.router.add_post("/canary-path/v1/chat/completions", server._answer)
-        async with TestServer(application, handler_cancellation=True) as listening:
-            server.url = str(listening.make_url("/canary-path/v1"))
+        routes = {"POST /canary-path/v1/chat/completions": server._answer}
+        async with serve_routes(routes, "/canary-path/v1") as server.url:
             yield server
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from tests.fakes.openai_transcript import ChatBody, done, event, finish_event, first_event, usage_event
+from tests.fakes.serve_routes import serve_routes
 
 MODEL = "live"
 PROMPT_TOKENS = 5
@@ -71,10 +71,7 @@ class LiveOpenAi:
     async def listening(cls, pace: float = 0.2) -> AsyncIterator["LiveOpenAi"]:
         """Serve on a free loopback port."""
         server = cls(pace)
-        application = web.Application()
-        application.router.add_post("/v1/chat/completions", server._answer)
-        async with TestServer(application, handler_cancellation=True, shutdown_timeout=0.1) as listening:
-            server.url = str(listening.make_url("/v1"))
+        async with serve_routes({"POST /v1/chat/completions": server._answer}, "/v1") as server.url:
             yield server
             server.speak.set()
             server.finish.set()

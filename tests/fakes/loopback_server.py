@@ -6,12 +6,25 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from aiohttp import web
 
 from tests.fakes.endless import MARKS, pour, pour_compressed, pour_interim
 from tests.fakes.plan import Asked, Exchange, Fault, Plan
+from tests.fakes.serve_routes import serve_routes
+from tg_schema import ImagePart, TgError
+from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
+
+STATUS: Final[dict[type[TgError], int]] = {
+    BadRequest: 400,
+    ContextLengthExceeded: 400,
+    ProviderAuth: 401,
+    NotFound: 404,
+    RateLimited: 429,
+    Unavailable: 503,
+}
+"""Of the refusals of most wires."""
 
 
 class Refused(Exception):
@@ -34,6 +47,8 @@ class LoopbackServer(ABC):
         filler: some thousand bytes that this wire passes over.
         unavailable: this wire's code for `Unavailable`; "" = it has none.
         request_header: in which it names a request that it refuses, for its support; "" = it does not.
+        key: that it wants.
+        model: the only one that it has.
     """
 
     content_type: ClassVar[str] = "text/event-stream"
@@ -42,6 +57,8 @@ class LoopbackServer(ABC):
     filler: ClassVar[bytes] = b":\n" * 2048
     unavailable: ClassVar[str] = ""
     request_header: ClassVar[str] = ""
+    key: ClassVar[str] = ""
+    model: ClassVar[str] = "fake-model"
 
     def __init__(self) -> None:
         self.url = ""
@@ -49,6 +66,10 @@ class LoopbackServer(ABC):
         self._plans: deque[Plan] = deque([Plan()])
         self._arrived = asyncio.Condition()
         self._transports: set[asyncio.Transport] = set()
+
+    def authorized(self, request: web.Request) -> bool:
+        """Whether the request has the key in its place."""
+        return request.headers.get("authorization") == f"Bearer {self.key}"
 
     @abstractmethod
     def read(self, request: web.Request, body: bytes) -> Asked:
@@ -103,17 +124,10 @@ class LoopbackServer(ABC):
     async def running(cls, tls: ssl.SSLContext | None = None) -> AsyncIterator[Self]:
         """Serve on a free port of the loopback interface."""
         server = cls()
-        app = web.Application(client_max_size=2**24)
-        app.router.add_route("*", "/{path:.*}", server._handle)
-        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-        await site.start()
-        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         try:
-            yield server
+            async with serve_routes({"* /{path:.*}": server._handle}, tls=tls) as server.url:
+                yield server
         finally:
-            await runner.cleanup()
             await server._end()
 
     async def exchange(self, number: int) -> Exchange:
@@ -212,6 +226,12 @@ class LoopbackServer(ABC):
                 ended = ended or any(mark in data for mark in MARKS)
                 if ended:
                     yield self.piece("and more")
+
+
+def read_image(url: str) -> ImagePart:
+    """An image where it is, or the one that the URL has in it."""
+    head, comma, data = url.partition(";base64,")
+    return ImagePart(media_type=head.removeprefix("data:"), data=data) if comma else ImagePart(url=url)
 
 
 async def _write(response: web.StreamResponse, data: bytes, cut: int) -> None:

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 import msgspec
 from aiohttp import web
 
+from tests.fakes.serve_routes import serve_routes
+
 
 class McpHttpServer:
     """Its tools say which session has called them.
@@ -26,16 +28,8 @@ class McpHttpServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["McpHttpServer"]:
         """Listen while the block runs."""
-        app = web.Application()
-        app.router.add_post("/mcp", self._answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+        async with serve_routes({"POST /mcp": self._answer}, "/mcp") as self.url:
             yield self
-        finally:
-            await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
         message = msgspec.json.decode(await request.read())

@@ -10,10 +10,11 @@ from msgspec import Meta
 from typing_extensions import override
 
 from tests.fakes.anthropic_transcript import sign_thought
-from tests.fakes.loopback_server import LoopbackServer, Refused
-from tests.fakes.openai_transcript import Chosen, Image, ResponseFormat, Text, ToolSpec, check_strict
+from tests.fakes.loopback_server import LoopbackServer, Refused, read_image
+from tests.fakes.openai_transcript import CalledFunction, Chosen, Image, ResponseFormat, Text, ToolSpec, check_strict
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tests.fakes.strict import Strict
+from tg_schema import Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
 
@@ -33,15 +34,6 @@ _REFUSALS: dict[type[TgError], tuple[int, dict[str, Any]]] = {
     RateLimited: (429, {"object": "error", "message": "no", "type": "rate_limited", "param": None, "code": "1300"}),
     Unavailable: (503, {"object": "error", "message": "no", "type": "unreachable_backend", "code": "1100"}),
 }
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of the reference; a field that it does not have is refused."""
-
-
-class CalledFunction(Strict, frozen=True):
-    name: str
-    arguments: str
 
 
 class Call(Strict, frozen=True):
@@ -124,11 +116,6 @@ class MistralServer(LoopbackServer):
     unavailable: ClassVar[str] = "unreachable_backend"
     request_header: ClassVar[str] = "mistral-correlation-id"
     key: ClassVar[str] = "mistral-loopback"
-    model: ClassVar[str] = "fake-model"
-
-    def authorized(self, request: web.Request) -> bool:
-        """Whether the request has the key in its place."""
-        return request.headers.get("authorization") == f"Bearer {self.key}"
 
     @override
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
@@ -160,8 +147,7 @@ class MistralServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         status, said = _REFUSALS[plan.error]
-        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
-        return web.json_response(said, status=status, headers=headers)
+        return web.json_response(said, status=status, headers=plan.retry_headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
@@ -265,5 +251,4 @@ def _piece(piece: AssistantPiece) -> Part:
 def _part(block: Text | Image) -> Part:
     if isinstance(block, Text):
         return TextPart(block.text)
-    head, comma, data = block.image_url.url.partition(";base64,")
-    return ImagePart(media_type=head.removeprefix("data:"), data=data) if comma else ImagePart(url=head)
+    return read_image(block.image_url.url)

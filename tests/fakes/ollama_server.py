@@ -10,24 +10,12 @@ from aiohttp import web
 from msgspec import Meta
 from typing_extensions import override
 
-from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.loopback_server import STATUS, LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tests.fakes.strict import Strict
+from tg_schema import ImagePart, Message, Sampling, TextPart, Tool, ToolCall
 from tg_schema.conversation import Part, ReasoningPart
-from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
-
-_STATUS: dict[type[TgError], int] = {
-    BadRequest: 400,
-    ContextLengthExceeded: 400,
-    ProviderAuth: 401,
-    NotFound: 404,
-    RateLimited: 429,
-    Unavailable: 503,
-}
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of the reference; a field that it does not have is refused."""
+from tg_schema.errors import ContextLengthExceeded
 
 
 class CalledFunction(Strict, frozen=True):
@@ -95,7 +83,6 @@ class OllamaServer(LoopbackServer):
     content_type: ClassVar[str] = "application/x-ndjson"
     keep_alive: ClassVar[bytes] = b""
     filler: ClassVar[bytes] = b"\n" * 4096
-    model: ClassVar[str] = "fake-model"
 
     @override
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
@@ -127,9 +114,8 @@ class OllamaServer(LoopbackServer):
 
     @override
     def refusal(self, plan: Plan) -> web.Response:
-        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
         long = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
-        return failed(_STATUS[plan.error], long if plan.error is ContextLengthExceeded else "no", **headers)
+        return failed(STATUS[plan.error], long if plan.error is ContextLengthExceeded else "no", **plan.retry_headers)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:

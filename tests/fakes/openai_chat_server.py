@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 from typing_extensions import override
 
-from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.loopback_server import LoopbackServer, Refused, read_image
 from tests.fakes.openai_transcript import (
     ChatBody,
     Chosen,
@@ -45,14 +45,13 @@ class OpenAiChatServer(LoopbackServer):
     unavailable: ClassVar[str] = "server_error"
     request_header: ClassVar[str] = "x-request-id"
     key: ClassVar[str] = "sk-loopback"
-    model: ClassVar[str] = "fake-model"
     completions: ClassVar[str] = "/v1/chat/completions"
     listing: ClassVar[str] = "/v1/models"
     body: ClassVar[type[ChatBody]] = ChatBody
 
+    @override
     def authorized(self, request: web.Request) -> bool:
-        """Whether the request has the key in its place, and in no other."""
-        return request.headers.get("authorization") == f"Bearer {self.key}" and "api-key" not in request.headers
+        return super().authorized(request) and "api-key" not in request.headers
 
     @override
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
@@ -84,11 +83,13 @@ class OpenAiChatServer(LoopbackServer):
     @override
     def refusal(self, plan: Plan) -> web.Response:
         status, code, kind = _STATUS[plan.error]
-        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
         long = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."
         message = long if plan.error is ContextLengthExceeded else "no"
         return web.Response(
-            status=status, headers=headers, content_type="application/json", body=refusal(message, code, kind)
+            status=status,
+            headers=plan.retry_headers,
+            content_type="application/json",
+            body=refusal(message, code, kind),
         )
 
     @override
@@ -239,8 +240,4 @@ def _turn(message: ChatMessage) -> Message:
 def _part(part: Text | Image) -> TextPart | ImagePart:
     if isinstance(part, Text):
         return TextPart(part.text)
-    url = part.image_url.url
-    if not url.startswith("data:"):
-        return ImagePart(url=url)
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    return ImagePart(media_type=kind, data=data)
+    return read_image(part.image_url.url)

@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 
 from tests.fakes.openai_transcript import ChatBody, done, event, finish_event, first_event, refusal, usage_event, whole
+from tests.fakes.serve_routes import serve_routes
 
 
 class Fault(Enum):
@@ -128,17 +129,8 @@ class OpenAiServer:
     async def running(cls) -> AsyncIterator[Self]:
         """Serve on a free port of the loopback interface."""
         server = cls()
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", server._handle)
-        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        try:
+        async with serve_routes({"* /{path:.*}": server._handle}, "/v1") as server.url:
             yield server
-        finally:
-            await runner.cleanup()
 
     async def exchange(self, number: int) -> Exchange:
         """The request of that number, counted from 0, as soon as it has come."""

@@ -12,6 +12,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
+from tests.fakes.serve_routes import serve_routes
+
 
 @dataclass
 class Received:
@@ -55,16 +57,8 @@ class OtlpCollector:
         collector = cls()
         if not hangs:
             collector.open.set()
-        app = web.Application()
-        app.router.add_post("/v1/traces", collector._take)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-            collector.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        async with serve_routes({"POST /v1/traces": collector._take}, tls=tls) as collector.url:
             yield collector
-        finally:
-            await runner.cleanup()
 
     async def _take(self, request: web.Request) -> web.Response:
         body = await request.read()

@@ -8,19 +8,10 @@ import msgspec
 from aiohttp import web
 from typing_extensions import override
 
-from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.loopback_server import STATUS, LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Message, Sampling, TgError
-from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
-
-_STATUS: dict[type[TgError], int] = {
-    BadRequest: 400,
-    ContextLengthExceeded: 400,
-    ProviderAuth: 401,
-    NotFound: 404,
-    RateLimited: 429,
-    Unavailable: 503,
-}
+from tg_schema import Message, Sampling
+from tg_schema.errors import ContextLengthExceeded
 
 
 class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,9 +48,8 @@ class ParrotServer(LoopbackServer):
 
     @override
     def refusal(self, plan: Plan) -> web.Response:
-        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
         text = "the prompt is too long" if plan.error is ContextLengthExceeded else ""
-        return web.Response(status=_STATUS[plan.error], headers=headers, text=text)
+        return web.Response(status=STATUS[plan.error], headers=plan.retry_headers, text=text)
 
     @override
     def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
@@ -79,7 +69,7 @@ class ParrotServer(LoopbackServer):
 
     @override
     def error(self, plan: Plan) -> bytes:
-        return _line(error=_STATUS[plan.error])
+        return _line(error=STATUS[plan.error])
 
 
 def _line(**said: object) -> bytes:

@@ -103,6 +103,11 @@ class Plan:
     gate: asyncio.Event = field(default_factory=_open_gate)
     models: tuple[ModelInfo, ...] = (ModelInfo("fake-model"), ModelInfo("fake-other"))
 
+    @property
+    def retry_headers(self) -> dict[str, str]:
+        """What a refusal over HTTP says of the wait."""
+        return {} if self.retry_after is None else {"Retry-After": f"{self.retry_after:g}"}
+
 
 @dataclass(frozen=True)
 class Asked:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-BODY_BYTES = 64 * 1024 * 1024
+from tests.fakes.serve_routes import serve_routes
 
 
 class PoolMember:
@@ -107,16 +107,8 @@ class PoolMember:
 
 @asynccontextmanager
 async def pool_member(port: int = 0) -> AsyncIterator[PoolMember]:
-    """Serve until the block is left. A client that leaves cancels its answer, as uvicorn does."""
+    """Serve until the block is left."""
     member = PoolMember()
-    app = web.Application(client_max_size=BODY_BYTES)
-    app.router.add_route("*", "/{path:.*}", member.answer)
-    runner = web.AppRunner(app, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
-    await site.start()
-    member.port = runner.addresses[0][1]
-    try:
+    async with serve_routes({"* /{path:.*}": member.answer}, port=port) as url:
+        member.port = int(url.rpartition(":")[2])
         yield member
-    finally:
-        await runner.cleanup()

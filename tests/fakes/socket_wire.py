@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 from aiohttp import WSMsgType, web
-from aiohttp.test_utils import TestServer
+
+from tests.fakes.serve_routes import serve_routes
 
 GREETED = '{"type":"auth-ok","default_workspace":"default"}'
 
@@ -23,10 +24,8 @@ class SocketWire:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
         """The URL, while the block runs."""
-        application = web.Application()
-        application.router.add_get("/api/v1/socket", self._serve)
-        async with TestServer(application) as server:
-            yield str(server.make_url("/"))
+        async with serve_routes({"GET /api/v1/socket": self._serve}, "/") as url:
+            yield url
 
     async def _serve(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
+from tests.fakes.strict import Strict
 from tests.fakes.tgi_server import failed
 from tg_schema import Sampling, TgError
 from tg_schema.errors import BadRequest, ContextLengthExceeded, NotFound, ProviderAuth, RateLimited, Unavailable
@@ -32,10 +33,6 @@ _KINDS: dict[type[TgError], tuple[str, str]] = {
     Unavailable: ("generation", "Request failed during generation: Server error: CUDA error"),
 }
 _STATUS: dict[type[TgError], int] = {ProviderAuth: 401, NotFound: 404}
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of the description; a field that it does not have is refused."""
 
 
 class Grammar(Strict, frozen=True):

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Self
 import msgspec
 from aiohttp import web
 
+from tests.fakes.serve_routes import serve_routes
+from tests.fakes.strict import Strict
+
 BEGIN = 1
 FIRST = 1000
-
-
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A shape of the reference; a field that it does not have is refused."""
 
 
 class TokenizeBody(Strict, frozen=True):
@@ -94,19 +93,13 @@ class VllmTokenServer:
     async def running(cls) -> AsyncIterator[Self]:
         """Serve on a free port of the loopback interface."""
         server = cls()
-        app = web.Application()
-        app.router.add_post("/tokenize", server._tokenize)
-        app.router.add_post("/detokenize", server._detokenize)
-        app.router.add_post("/v1/completions", server._complete)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        try:
+        routes = {
+            "POST /tokenize": server._tokenize,
+            "POST /detokenize": server._detokenize,
+            "POST /v1/completions": server._complete,
+        }
+        async with serve_routes(routes) as server.url:
             yield server
-        finally:
-            await runner.cleanup()
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = msgspec.json.decode(await request.read(), type=TokenizeBody)

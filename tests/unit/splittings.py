@@ -1,6 +1,6 @@
 """Records of an answer -> the same answer in other records, for the tests of everything that writes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
@@ -17,4 +17,16 @@ def splittings(draw: st.DrawFn, records: Sequence[TextCompletionResponse]) -> li
         length = draw(st.integers(1, 4))
         told += TextCompletionResponse.join(parts[:length])
         parts = parts[length:]
+    return told
+
+
+def interleave(draw: st.DrawFn, answers: Mapping[int, list[TextCompletionResponse]]) -> list[TextCompletionResponse]:
+    """The records of several answers, each in its order."""
+    left = {index: list(records) for index, records in answers.items()}
+    told = []
+    while left:
+        index = draw(st.sampled_from(sorted(left)))
+        told.append(left[index].pop(0))
+        if not left[index]:
+            del left[index]
     return told

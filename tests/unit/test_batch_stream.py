@@ -19,10 +19,16 @@ Stream = ResponseStream[Any]
 
 
 def open_streams(
-    count: int, *, answers: int = 1, streaming: bool = True, uniform: bool = False, models: str = ""
+    count: int,
+    *,
+    answers: int = 1,
+    streaming: bool = True,
+    uniform: bool = False,
+    independent: bool = False,
+    models: str = "",
 ) -> tuple[BatchStream, list[Stream]]:
     request = TextCompletionRequest(prompt="p", streaming=streaming)
-    batch = BatchStream(Batch((request,) * count, answers, uniform=uniform))
+    batch = BatchStream(Batch((request,) * count, answers, uniform=uniform, independent=independent))
     streams: list[Stream] = [
         open_unasked(f"s{number}", model=models[number : number + 1] or None) for number in range(count)
     ]
@@ -35,7 +41,7 @@ def put(stream: Stream, record: Record) -> None:
     stream.put(encode(record), last=record.last)
 
 
-def drain(batch: BatchStream) -> list[Record]:
+def drain(batch: BatchStream) -> list[Any]:
     read = []
     while (record := batch.poll()) is not None:
         read.append(record)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from tests.unit.splittings import splittings
+from tests.unit.splittings import interleave, splittings
 from tg_gateway.dialects import CompletionWriter
 from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter, encode_completion
 from tg_schema import FinishReason, TextCompletionResponse, Token
@@ -44,12 +44,7 @@ def answers(draw: st.DrawFn) -> list[Record]:
         told += [Record(index=index, response=text, tokens=beside) for text, beside in said]
         reason: FinishReason | None = draw(st.sampled_from([None, "stop", "length", "content_filter"]))
         pieces[index] = [*told, Record(index=index, finish_reason=reason)]
-    mixed = []
-    while pieces:
-        index = draw(st.sampled_from(sorted(pieces)))
-        mixed.append(pieces[index].pop(0))
-        if not pieces[index]:
-            del pieces[index]
+    mixed = interleave(draw, pieces)
     counts = draw(st.sampled_from([{}, {"in_token": 3}, {"in_token": 3, "out_token": 9, "cached_token": 1}]))
     return [*mixed[:-1], msgspec.structs.replace(mixed[-1], end_of_stream=True, **counts)]
 

@@ -1,5 +1,6 @@
 """Whether a silence is that of others: an own message on the same topic has come back, or the bus is down."""
 
+from tests.fakes.set_clock import SetClock
 from tg_base.bus.memory import MemoryBus
 from tg_base.protocol import Echo
 
@@ -7,17 +8,8 @@ TOPIC = "non-persistent://public/default/echo"
 PATIENCE = 1.0
 
 
-class Clock:
-    """Seconds."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def test_a_silence_is_real_once_the_own_echo_is_back_or_overdue() -> None:
-    bus, clock = MemoryBus(), Clock()
+    bus, clock = MemoryBus(), SetClock()
     echo = Echo(bus, TOPIC, clock, PATIENCE)
     async with bus.subscribe(TOPIC, None) as deliveries:
         assert not echo.is_settled(doubtful=False)

@@ -8,39 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.unasked_stream import open_unasked
-from tg_base.client import ResponseStream
+from tests.unit.test_batch_stream import Record, drain, open_streams
 from tg_gateway.dialects import Batch, FailedRequest
 from tg_gateway.relay.batch_stream import BatchStream
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, encode
+from tg_schema import TextCompletionRequest, TgError, encode
 from tg_schema.errors import TooLarge, Unavailable
 
-Record = TextCompletionResponse
-Stream = ResponseStream[Any]
 GONE = Unavailable("gone")
-
-
-def open_streams(count: int, *, answers: int = 1) -> tuple[BatchStream, list[Stream]]:
-    batch = BatchStream(Batch((TextCompletionRequest(prompt="p"),) * count, answers, independent=True))
-    streams: list[Stream] = [open_unasked(f"s{number}") for number in range(count)]
-    for number, stream in enumerate(streams):
-        batch.add(number, stream)
-    return batch, streams
-
-
-def drain(batch: BatchStream) -> list[Record | FailedRequest]:
-    read = []
-    while (record := batch.poll()) is not None:
-        read.append(record)
-    return read
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=5), st.data())
 def test_in_any_order_each_request_ends_once(plans: list[tuple[int, bool]], data: st.DataObject) -> None:
     async def run() -> None:
-        batch, streams = open_streams(len(plans), answers=2)
+        batch, streams = open_streams(len(plans), answers=2, independent=True)
         left = [[*["a"] * count, GONE if fails else None] for count, fails in plans]
-        read: list[Record | FailedRequest] = []
+        read: list[Any] = []
         while any(left):
             number = data.draw(st.sampled_from([place for place, each in enumerate(left) if each]))
             step, stream = left[number].pop(0), streams[number]
@@ -77,7 +60,7 @@ async def test_what_was_never_asked_has_its_error_too() -> None:
 
 
 async def test_what_ends_all_still_ends_all() -> None:
-    batch, _ = open_streams(2)
+    batch, _ = open_streams(2, independent=True)
     batch.fail(GONE)
     with pytest.raises(Unavailable):
         batch.poll()
@@ -86,7 +69,7 @@ async def test_what_ends_all_still_ends_all() -> None:
 
 
 async def test_an_answer_that_nobody_asked_for_fails_its_request_alone() -> None:
-    batch, streams = open_streams(2)
+    batch, streams = open_streams(2, independent=True)
     for index in (1, 0):
         streams[0].put(encode(Record(response="a", index=index)), last=False)
     (failed,) = drain(batch)

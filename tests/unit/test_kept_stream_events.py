@@ -2,16 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typing_extensions import override
 
+from tests.fakes.kept_log import KeptLog
 from tests.unit.test_recorded_responses import MIXED, RECORDS, Record, write
 from tg_gateway.dialects import (
     Answer,
@@ -19,7 +18,6 @@ from tg_gateway.dialects import (
     KeptAnswer,
     KeptAnswers,
     KeptStreams,
-    Outcome,
     RecordedEnd,
     StreamedAnswer,
     Writer,
@@ -33,32 +31,6 @@ from tg_schema.errors import BadRequest, BusError, NotFound, Unavailable
 
 STREAMS = KeptStreams({mount.door: mount.dialect.restore for mount in load_mounts()}, lambda: 1e9)
 EVENT = re.compile(rb"id: ([0-9]+)\n.*?\n\n", re.DOTALL)
-
-
-@dataclass
-class Log(KeptAnswers):
-    """A log at the edge of this test: its parts as they are given; an error in place of its end: it cannot be read."""
-
-    head: bytes
-    parts: list[bytes]
-    end: KeptAnswer | TgError
-    outcome: Outcome = "running"
-    left: bool = False
-
-    @override
-    async def read(self, name: str) -> KeptAnswer:
-        return KeptAnswer(self.head, b"", self.outcome, cut=False)
-
-    @override
-    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        try:
-            for part in self.parts:
-                yield part
-            if isinstance(self.end, TgError):
-                raise self.end
-            yield self.end
-        finally:
-            self.left = True
 
 
 def make_writer(door: str) -> Writer[Record]:
@@ -116,9 +88,9 @@ def test_any_reader_gets_the_same_from_any_position(
         end = KeptAnswer(background.head, body, "ended", cut=False)
         cuts = [0, *sorted(min(place, len(lines)) for place in places), len(lines)]
         parts = [lines[start:stop] for start, stop in pairwise(cuts) if start != stop]
-        first = background.answer(Log(background.head, [lines], end))
+        first = background.answer(KeptLog(background.head, [lines], end))
         events = await gather(first)
-        log = Log(background.head, parts, end)
+        log = KeptLog(background.head, parts, end)
         # A record that a writer refuses ends every reading, but has no event.
         if after >= len(events) - refused:
             with pytest.raises(TgError if refused else BadRequest):
@@ -132,7 +104,7 @@ def test_any_reader_gets_the_same_from_any_position(
 @pytest.mark.parametrize("head", [{"door": "of tomorrow", "form": {}}, {"door": "openai", "form": {"new": 1}}])
 async def test_what_another_version_began_is_refused_in_words(head: dict[str, object]) -> None:
     name = STREAMS.keep(make_writer("openai"), "openai", "10m").name
-    log = Log(encode(head), [], KeptAnswer(b"", encode(RecordedEnd(0)), "ended", cut=False))
+    log = KeptLog(encode(head), [], KeptAnswer(b"", encode(RecordedEnd(0)), "ended", cut=False))
     with pytest.raises(Unavailable, match="through another one"):
         await STREAMS.read(log, name, -1)
 
@@ -149,7 +121,7 @@ async def test_a_whole_answer_needs_no_end_of_its_log(door: str, lost: TgError) 
     last = lines.rstrip(b"\n").rfind(b"\n") + 1
     for kept in (lines, lines[:last]):
         background = STREAMS.keep(make_writer(door), door, "10m")
-        answer = background.answer(Log(background.head, [kept], lost))
+        answer = background.answer(KeptLog(background.head, [kept], lost))
         assert isinstance(answer, StreamedAnswer)
         # Only of an answer that is not whole its reader is told so.
         with pytest.raises(type(lost)) if kept != lines else nullcontext():
@@ -159,7 +131,7 @@ async def test_a_whole_answer_needs_no_end_of_its_log(door: str, lost: TgError) 
 async def test_who_reads_no_part_leaves_the_log() -> None:
     lines, _ = write(list(RECORDS), None)
     background = STREAMS.keep(make_writer("native"), "native", "10m")
-    log = Log(background.head, [lines], BusError("away"))
+    log = KeptLog(background.head, [lines], BusError("away"))
     answer = await STREAMS.read(log, background.name, -1)
     assert isinstance(answer, StreamedAnswer)
     assert not log.left
@@ -173,7 +145,7 @@ async def test_a_stream_that_runs_can_be_read_and_stopped_after_its_time() -> No
     streams = KeptStreams({mount.door: mount.dialect.restore for mount in load_mounts()}, lambda: now[0])
     background = streams.keep(make_writer("native"), "native", "90s")
     lines, body = write(list(RECORDS), None)
-    running = Log(background.head, [lines], KeptAnswer(background.head, body, "ended", cut=False))
+    running = KeptLog(background.head, [lines], KeptAnswer(background.head, body, "ended", cut=False))
     now[0] += 100
     assert await gather(await streams.read(running, background.name, -1))
     await streams.cancel(running, background.name)
@@ -189,5 +161,5 @@ async def test_a_stream_that_runs_can_be_read_and_stopped_after_its_time() -> No
 async def test_an_error_names_a_field_as_its_door_does(door: str, field: str) -> None:
     background = STREAMS.keep(make_writer(door), door, "10m")
     _, body = write([], BadRequest("sampling.max_tokens must be at most 5"))
-    (told,) = await gather(background.answer(Log(background.head, [], KeptAnswer(b"", body, "ended", cut=False))))
+    (told,) = await gather(background.answer(KeptLog(background.head, [], KeptAnswer(b"", body, "ended", cut=False))))
     assert f'"{field} must be at most 5'.encode() in told

@@ -4,21 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.fakes.set_clock import SetClock
 from tg_base.client.membership import Membership
 from tg_base.protocol import HeartbeatTiming, Presence
 
 QUEUE = "q"
 CAPACITY = 4
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def announced(in_flight: int, taken: int, waited: float) -> Presence:
@@ -27,7 +18,7 @@ def announced(in_flight: int, taken: int, waited: float) -> Presence:
 
 def is_stalled(announcements: Iterable[tuple[int, int, float]], *, asked: float = 0.0, silence: float = 0.5) -> bool:
     """Whether a request of that moment is, after announcements at 0, 1, 2 ... seconds and this much silence."""
-    clock = Clock()
+    clock = SetClock()
     table = Membership(HeartbeatTiming(), clock)
     for second, announcement in enumerate(announcements):
         clock.now = float(second)

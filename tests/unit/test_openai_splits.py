@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from tests.unit.splittings import splittings
+from tests.unit.splittings import interleave, splittings
 from tg_gateway.dialects import CompletionWriter
 from tg_gateway.dialects.chat.writers import ChatStreamWriter, encode_chat
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
@@ -36,12 +36,7 @@ def answers(draw: st.DrawFn) -> list[Record]:
     for index, records in pieces.items():
         number_calls(records)
         records.append(Record(index=index, finish_reason=draw(st.sampled_from(["stop", "length", "tool_calls"]))))
-    told = []
-    while pieces:
-        index = draw(st.sampled_from(sorted(pieces)))
-        told.append(pieces[index].pop(0))
-        if not pieces[index]:
-            del pieces[index]
+    told = interleave(draw, pieces)
     counts = draw(st.tuples(*(st.none() | st.integers(0, 9) for _ in range(3))))
     ended = dict(zip(("in_token", "out_token", "cached_token"), counts, strict=True))
     return [*told[:-1], msgspec.structs.replace(told[-1], end_of_stream=True, **ended)]

@@ -2,19 +2,18 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
-from typing_extensions import override
 
+from tests.fakes.kept_log import KeptLog
 from tests.flow.responses_stream import check_stream, read_events
 from tests.unit.test_responses_request import read
-from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, KeptAnswers, RecordedEnd, join_output
+from tg_gateway.dialects import BEGUN_LINES, KeptAnswer, RecordedEnd, join_output
 from tg_gateway.dialects.responses.background_response import BackgroundHead, show_response, stream_events
 from tg_gateway.dialects.responses.long_fields import MAX_COPIED_BYTES
 from tg_gateway.dialects.responses.response_draft import make_draft
@@ -36,20 +35,6 @@ RECORDS = [
 ]
 
 
-@dataclass
-class Log(KeptAnswers):
-    """A log at the edge of this test: its parts as they are given."""
-
-    parts: list[bytes]
-    end: KeptAnswer
-
-    @override
-    async def follow(self, name: str, head: bytes | None = None) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        for part in self.parts:
-            yield part
-        yield self.end
-
-
 def write(records: Iterable[Record], failure: TgError | None = None) -> tuple[bytes, bytes]:
     """The lines of these records, and the end of a log that has them."""
     writer = RecordWriter(Record, keeps_whole=True)
@@ -61,7 +46,9 @@ def tell(head: BackgroundHead, parts: list[bytes], end: KeptAnswer, after: int =
     """What one reader gets."""
 
     async def gather() -> bytes:
-        return b"".join([part async for part in stream_events(Log(parts, end), "r", head, after, {}).parts])
+        return b"".join(
+            [part async for part in stream_events(KeptLog(end.head, parts, end), "r", head, after, {}).parts]
+        )
 
     return asyncio.run(gather())
 

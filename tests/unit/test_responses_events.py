@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.flow.responses_stream import check_stream, read_events
+from tests.unit.splittings import splittings
 from tests.unit.test_responses_request import read
 from tg_gateway.dialects import CompletionWriter, join_output
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, unseal
@@ -345,12 +346,6 @@ def answers(draw: st.DrawFn) -> list[Record]:
 
 @given(answers(), st.data())
 def test_however_an_answer_is_split_the_response_is_the_same(records: list[Record], data: st.DataObject) -> None:
-    grouped: list[Record] = []
-    rest = list(records)
-    while rest:
-        size = data.draw(st.integers(1, len(rest)))
-        grouped += Record.join(rest[:size])
-        rest = rest[size:]
     expected = said(whole(records, **SEALED))
-    for form in (records, grouped, list(Record.join(records))):
+    for form in (records, data.draw(splittings(records)), list(Record.join(records))):
         assert said(check_stream(stream(form, **SEALED))) == expected

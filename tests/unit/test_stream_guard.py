@@ -1,7 +1,6 @@
 """Clocks, terminal marker and closing of a provider's stream, on a clock that the test moves by itself."""
 
 import asyncio
-import selectors
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
 from contextvars import Context
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from typing_extensions import TypeVarTuple, Unpack, override
 
+from tests.virtual_time import VirtualTimeLoop
 from tg_base.llm import LlmChunk
 from tg_base.llm.core import PassOn
 from tg_base.llm.guard import Clocks, guard_stream
@@ -23,28 +23,10 @@ EMPTY = LlmChunk()
 LAST = LlmChunk(finish_reason="stop")
 
 
-class LeapingSelector(selectors.DefaultSelector):
-    """Where every task waits for time alone, the time leaps to the next timer: an hour takes no time."""
-
-    leapt = 0.0
-
-    @override
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout > 0:
-            self.leapt += timeout
-            timeout = 0
-        return super().select(timeout)
-
-
-class LeapingLoop(asyncio.SelectorEventLoop):
+class LeapingLoop(VirtualTimeLoop):
     def __init__(self) -> None:
-        self.selector = LeapingSelector()
         self.armed: list[asyncio.TimerHandle] = []
-        super().__init__(self.selector)
-
-    @override
-    def time(self) -> float:
-        return super().time() + self.selector.leapt
+        super().__init__()
 
     @override
     def call_at(
@@ -234,7 +216,7 @@ def test_a_cancel_at_the_moment_that_a_clock_runs_out_stays_a_cancel(loop: Leapi
         await source.waiting.wait()
         loop.call_later(60.0, task.cancel)
         # Both timers are due in one turn of the loop, and the guard's, which is older, comes first.
-        loop.selector.leapt += 100.0
+        loop.suspend(100.0)
         with pytest.raises(asyncio.CancelledError):
             await task
         assert source.closed
