@@ -1,7 +1,6 @@
-"""LMI's door over HTTP: routes, shapes of answers and refusals, dynamic batches, its clients, and the demo model."""
+"""LMI's door over HTTP: routes, shapes of answers and refusals, dynamic batches, and its clients."""
 
 import asyncio
-import hashlib
 import json
 import urllib.request
 from collections.abc import AsyncIterator
@@ -14,23 +13,16 @@ import pytest
 from botocore.config import Config as BotoConfig
 from botocore.exceptions import ClientError
 
-from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.installed_package import install_package
-from tests.llama.demo_llm import opened
-from tg_base.config import ApiKey, GatewayConfig, read_config
+from tg_base.config import GatewayConfig, read_config
 from tg_doors import LmiConfig
 from tg_schema import COMMON_FEATURES
 from tg_schema.errors import TgError, Timeout, TooLarge
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lmi"
-KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
-LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
-SMALL = GatewayConfig(port=0, drain=0.05, body_limit=100, large_body_limit=100)
 HELLO = {"inputs": "say hello"}
-DEMO = "tinydemo"
-BEGUN = "Once upon a time there was"
 FAILED = {"finish_reason": "error", "generated_tokens": None, "inputs": None}
 
 
@@ -217,28 +209,10 @@ async def test_further_failures(error: TgError, status: int, monkeypatch: pytest
         assert (got, list(answer), answer["error"], answer["code"]) == (status, WHOLE, error.message, status)
 
 
-async def test_a_failure_in_mid_stream_is_the_last_line() -> None:
-    async with door() as it:
-        status, _, lines = await post(it, {"inputs": "cut", "stream": True})
-        assert (status, lines[0]["token"]["text"]) == (200, "Hel")
-        assert lines[-1] == {
-            "token": {"id": -1, "text": "", "log_prob": -1, "special_token": True, "error_msg": ERRORS["cut"].message},
-            "generated_text": "",
-            "details": FAILED,
-        }
-
-
-async def test_keys_sizes_and_what_a_model_lacks() -> None:
-    async with open_gateway(LOCKED) as it:
-        got, _, answer = await post(it, {**HELLO, "stream": True})
-        assert (got, answer["type"]) == (401, "UnauthorizedException")
+async def test_an_encoding_and_what_a_model_lacks() -> None:
     async with door() as it:
         got, _, answer = await post(it, HELLO, **{"Content-Encoding": "br"})
         assert (got, answer["type"]) == (415, "UnsupportedMediaTypeException")
-        async with it.http.get("/ping") as response:
-            assert response.status in {200, 503}
-    async with open_gateway(SMALL) as it:
-        assert (await post(it, {"inputs": "x" * 200}))[2]["type"] == "PayloadTooLargeException"
     llm = RawLlm(features=COMMON_FEATURES - {"logprobs"})
     async with door(llm) as it:
         status, _, answer = await post(it, {**HELLO, "parameters": {"decoder_input_details": True}})
@@ -340,56 +314,3 @@ async def test_formatters_of_ones_own(*, named: bool) -> None:
             status, _, refused = await post(it, body)
             assert (status, list(refused)) == (424, PAYLOAD)
             assert sentence in refused["error"]
-
-
-@asynccontextmanager
-async def demo() -> AsyncIterator[Opened]:
-    async with opened() as service, open_gateway(llm=CountingLlm(DEMO), instead=service) as it:
-        await until_listed(it.http)
-        yield it
-
-
-@pytest.mark.model
-async def test_the_demo_model() -> None:
-    async with demo() as it:
-        story: dict[str, Any] = {"inputs": BEGUN, "parameters": {"details": True, "max_new_tokens": 16}}
-        _, _, whole = await post(it, story)
-        text, details = whole["generated_text"], whole["details"]
-        assert (details["finish_reason"], details["generated_tokens"], len(details["tokens"])) == ("length", 16, 16)
-        assert "".join(token["text"] for token in details["tokens"]) == text
-        _, _, lines = await post(it, {**story, "stream": True})
-        assert [line["token"]["id"] for line in lines] == [token["id"] for token in details["tokens"]]
-        assert (lines[-1]["generated_text"], lines[-1]["details"]["generated_tokens"]) == (text, 16)
-        # The same tokens as TGI's door.
-        _, _, same = await post(it, story, "/generate")
-        assert same["generated_text"] == text
-
-        stop = text[8:14]
-        asked = {**story, "parameters": {**story["parameters"], "stop_sequences": [stop]}}
-        _, _, stopped = await post(it, asked)
-        assert (stopped["generated_text"], stopped["details"]["finish_reason"]) == (
-            *(text.partition(stop)[0],),
-            "stop_sequence",
-        )
-        asked["parameters"]["include_stop_str_in_output"] = True
-        assert (await post(it, asked))[2]["generated_text"] == text.partition(stop)[0] + stop
-
-        *before, token = details["tokens"][:4]
-        short = "".join(each["text"] for each in before)
-        asked["parameters"] = {**story["parameters"], "stop_token_ids": [token["id"]]}
-        for kept, ended in ((False, short), (True, short + token["text"])):
-            asked["parameters"]["include_stop_str_in_output"] = kept
-            _, _, whole = await post(it, asked)
-            assert (whole["generated_text"], whole["details"]["finish_reason"]) == (ended, "stop_sequence")
-            assert "".join(each["text"] for each in whole["details"]["tokens"]) == ended
-            _, _, lines = await post(it, {**asked, "stream": True})
-            assert "".join(line["token"]["text"] for line in lines) == lines[-1]["generated_text"] == ended
-
-        _, _, prefilled = await post(it, {"inputs": BEGUN, "parameters": {"decoder_input_details": True}})
-        assert "".join(token["text"] for token in prefilled["details"]["prefill"]).endswith(BEGUN)
-        assert prefilled["details"]["generated_tokens"] <= 30
-
-        _, _, best = await post(it, {"inputs": BEGUN, "parameters": {"n": 3, "do_sample": True, "max_new_tokens": 4}})
-        assert len(best["details"]["best_of_sequences"]) == 2
-        _, _, batch = await post(it, {"inputs": [BEGUN] * 3, "parameters": {"max_new_tokens": 16}})
-        assert batch == [{"generated_text": text}] * 3

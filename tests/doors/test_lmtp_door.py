@@ -1,14 +1,13 @@
 """LMTP: what stands on the wire, both ways, as LMQL's client reads and writes it."""
 
 import asyncio
-import hashlib
 import json
 import struct
 from base64 import b64encode
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, WSServerHandshakeError
+from aiohttp import ClientSession
 
 from tests.doors.open_lmtp import MODEL, Lmtp, open_lmtp
 from tests.fakes.counting_llm import CountingLlm
@@ -17,13 +16,9 @@ from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, TEXTS, open_gateway, un
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import ApiKey, GatewayConfig
 from tg_base.server import Processor
 from tg_gateway.app import Gateway
 from tg_schema import Sampling
-
-KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
-LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
 
 
 def item(number: int, stream: int, reason: str | None = None) -> dict[str, Any]:
@@ -361,10 +356,3 @@ async def test_only_a_handshake_is_taken_from_the_other_protocol_of_its_path() -
         for headers in ({}, {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}):
             async with it.http.get("", headers=headers) as response:
                 assert response.status == 200
-
-
-async def test_a_wrong_key_is_refused_at_the_handshake() -> None:
-    async with open_gateway(LOCKED) as it:
-        with pytest.raises(WSServerHandshakeError) as refused:
-            await it.http.ws_connect("/lmtp", headers={"Authorization": "Bearer wrong"})
-        assert refused.value.status == 401

@@ -103,16 +103,6 @@ async def test_a_cancel_stops_the_model_at_once() -> None:
         assert llm.generated == 3 + 1
 
 
-async def test_a_closed_socket_stops_the_model() -> None:
-    llm = gated(1)
-    async with open_lmtp(llm) as (_, client):
-        await client.generate(1, [7] * 1000, max_tokens=1000)
-        assert (await client.item("TOKEN"))["token"] == 7
-        await client.socket.close()
-        await asyncio.wait_for(llm.stopped.wait(), 10)
-        assert llm.generated == 1
-
-
 async def test_errors_have_kinds_for_who_accepts_them() -> None:
     async with open_lmtp(gated()) as (_, client):
         await client.send("HELLO", accept=["ERRORS", "TELEPATHY"], stream_id=9)

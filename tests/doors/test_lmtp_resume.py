@@ -109,23 +109,6 @@ async def test_without_a_key_nothing_has_a_number() -> None:
         assert it.llm.requests[0].prompt_ids == (72,)
 
 
-async def test_a_key_that_is_used_twice_is_refused_and_the_first_stream_goes_on() -> None:
-    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
-        await client.generate(1, WORD, request_key="k")
-        it.step(1)
-        begun = await read_tokens(client, 1)
-        for each in (client, other):
-            await each.generate(2, [7], request_key="k")
-            (refused,) = await each.stream(2)
-            assert (refused["code"], refused["retryable"]) == ("bad-request", False)
-            assert refused["error"].startswith("request_key: the answer to another request")
-        it.step(5)
-        assert told(begun + await client.stream(1)) == WHOLE
-        await other.generate(2, [7], request_key="k")
-        assert (await other.stream(2))[0]["code"] == "bad-request"
-        assert len(it.llm.requests) == 1
-
-
 async def test_who_joins_a_stream_of_another_gateway_needs_no_room_in_its_own() -> None:
     full = Limits(background=1)
     async with (

@@ -102,14 +102,17 @@ async def test_a_cancel_right_before_its_socket_closes_stops_the_model(*, begun:
             assert (await client.stream(5))[-1]["code"] == "cancelled"
 
 
-async def test_a_stream_that_failed_fails_in_the_same_way_for_who_resumes_it() -> None:
+async def test_a_stream_that_failed_behind_an_item_keeps_its_key_and_fails_alike_for_all() -> None:
     async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
         await client.generate(1, WORD, request_key="k", deadline_ms=300)
         it.step(1)
         items = await client.stream(1)
-        assert items[-1]["code"] == "timeout"
+        assert (items[-1]["code"], "generate it again with another" in items[-1]["error"]) == ("timeout", True)
         await other.send("RESUME", stream_id=1, request_key="k")
         assert await other.stream(1) == items
+        await other.generate(1, WORD, request_key="k")
+        assert (await other.stream(1))[-1]["code"] == "timeout"
+        assert len(it.llm.requests) == 1
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -165,16 +168,6 @@ async def test_a_gateway_that_was_taken_for_dead_adds_nothing_to_what_has_its_ke
         await client.send("RESUME", stream_id=2, request_key="k")
         item, _ = await client.stream(2)
         assert item["token"] == 72
-
-
-async def test_a_stream_that_failed_behind_an_item_keeps_its_key_and_says_so() -> None:
-    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
-        await client.generate(1, WORD, request_key="k", deadline_ms=300)
-        it.step(1)
-        assert "generate it again with another" in (await client.stream(1))[-1]["error"]
-        await other.generate(1, WORD, request_key="k")
-        assert (await other.stream(1))[-1]["code"] == "timeout"
-        assert len(it.llm.requests) == 1
 
 
 async def test_a_request_that_is_refused_leaves_its_key_free() -> None:

@@ -13,15 +13,11 @@ from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.chat_llm import ChatLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
-from tests.flow.raw_http import raw_connection
-from tests.llama.demo_llm import opened
 from tg_base.llm import LlmService
 from tg_gateway.dialects import MAX_WRITE_BYTES
 from tg_schema import ToolCallDelta
-from tg_schema.errors import Unavailable
 
 MODEL = "counting"
-DEMO = "tinydemo"
 QUESTION = [{"role": "user", "content": "ab"}]
 ENDS = ("stop", "length")
 
@@ -248,16 +244,6 @@ async def test_openais_sdk() -> None:
             await client.chat.completions.create(**{**asked, "temperature": -1})
 
 
-async def test_a_stream_that_fails_breaks() -> None:
-    async with door(ChatLlm(["one ", Unavailable("the provider is down")])) as it:
-        asked = json.dumps({"messages": QUESTION, "stream": True}).encode()
-        async with raw_connection(it.address) as raw:
-            raw.post("/mlc/v1/chat/completions", asked)
-            content = await raw.rest()
-        assert b'data: {"object":"error","message":"the provider is down","code":503}\n\n' in content
-        assert not content.endswith(b"0\r\n\r\n")
-
-
 def chat(**fields: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": QUESTION, **fields}
 
@@ -371,17 +357,3 @@ async def test_bad_input_is_refused_in_mlcs_shapes() -> None:
             assert (error["object"], error["code"]) == ("error", code)
             assert words in error["message"]
         assert llm.requests == []
-
-
-@pytest.mark.model
-async def test_the_demo_model_end_to_end() -> None:
-    async with opened() as service, door(service, model=DEMO) as it:
-        asked = {"model": DEMO, "messages": QUESTION, "max_tokens": 8, "temperature": 0}
-        _, whole = await post(it, "chat/completions", asked)
-        _, chunks = await post(it, "chat/completions", {**asked, "stream": True})
-        texts = check_whole(whole, "chat.completion", model=DEMO)
-        assert texts == check_stream(chunks, "chat.completion.chunk", model=DEMO)
-        schema = {"type": "object", "properties": {"old": {"type": "boolean"}}, "required": ["old"]}
-        form = {"type": "json_object", "schema": json.dumps(schema)}
-        _, formed = await post(it, "chat/completions", {**asked, "max_tokens": 64, "response_format": form})
-        assert set(json.loads(check_whole(formed, "chat.completion", model=DEMO)[0])) == {"old"}

@@ -1,7 +1,6 @@
-"""TGI's door over HTTP: statuses, headers and shapes of answers and refusals, tokens of texts, and the demo model."""
+"""TGI's door over HTTP: statuses, headers and shapes of answers and refusals, and tokens of texts."""
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,19 +13,12 @@ from typing_extensions import override
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
 from tests.flow.open_gateway import MOUNTS, Opened, open_gateway, until_listed
-from tests.llama.demo_llm import opened
-from tg_base.config import ApiKey, GatewayConfig
 from tg_doors.tgi.dialect import TextGenerationInference
 from tg_gateway.dialects import Ask, Call, Mount
 from tg_schema import COMMON_FEATURES
 from tg_schema.errors import TgError, Timeout, TooLarge
 
-KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
-LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
-SMALL = GatewayConfig(port=0, drain=0.05, body_limit=100, large_body_limit=100)
 HELLO = {"inputs": "say hello"}
-DEMO = "tinydemo"
-BEGUN = "Once upon a time there was"
 
 
 @asynccontextmanager
@@ -167,19 +159,6 @@ async def test_what_a_model_lacks_is_refused_before_it_is_queued() -> None:
         assert llm.requests[0].raw is False
 
 
-async def test_keys_and_sizes() -> None:
-    async with open_gateway(LOCKED) as it:
-        for path in ("/generate", "/generate_stream", "/"):
-            status, answer = await post(it, path, {**HELLO, "stream": True})
-            assert (status, answer["error_type"]) == (401, "unauthorized")
-        async with it.http.get("/info") as refused:
-            assert refused.status == 401
-        async with it.http.get("/") as response:
-            assert response.status in {200, 503}
-    async with open_gateway(SMALL) as it:
-        assert (await post(it, "/generate_stream", {"inputs": "x" * 200}))[0] == 413
-
-
 async def test_the_tokens_of_texts() -> None:
     async with door() as it:
         status, tokens = await post(it, "/tokenize", HELLO)
@@ -212,92 +191,3 @@ async def test_further_failures_of_a_provider(
     async with door() as it:
         got, answer = await post(it, "/generate", {"inputs": "fail"})
         assert (got, answer) == (status, {"error": error.message, "error_type": kind})
-
-
-async def test_a_failure_in_mid_stream_is_the_last_event() -> None:
-    async with door() as it:
-        status, events = await post(it, "/generate_stream", {"inputs": "cut"})
-        assert status == 200
-        assert events[-1] == {"error": "the provider's stream was cut", "error_type": "incomplete_generation"}
-        assert [event["token"]["text"] for event in events[:-1]] == ["Hel"]
-
-
-@asynccontextmanager
-async def demo() -> AsyncIterator[Opened]:
-    async with opened() as service, open_gateway(llm=CountingLlm(DEMO), instead=service) as it:
-        await until_listed(it.http)
-        yield it
-
-
-@pytest.mark.model
-async def test_the_tokens_of_the_demo_model() -> None:
-    async with demo() as it:
-        _, tokens = await post(it, "/tokenize", {"inputs": f"{BEGUN} €"})
-        assert "".join(token["text"] for token in tokens[:7]) == BEGUN
-        assert [token["stop"] for token in tokens][-1] == len(f"{BEGUN} €".encode())
-        asked = {"max_new_tokens": 2, "decoder_input_details": True}
-        _, answer = await post(it, "/generate", {"inputs": BEGUN, "parameters": asked})
-        prefill = answer["details"]["prefill"]
-        assert [token["id"] for token in prefill] == [token["id"] for token in tokens[:7]]
-        assert [token["logprob"] is None for token in prefill] == [True] + [False] * 6
-
-        _, chat = await post(it, "/chat_tokenize", {"model": "tgi", "messages": [{"role": "user", "content": "Hi"}]})
-        text = chat["templated_text"]
-        assert "Hi" in text
-        assert "".join(token["text"] for token in chat["tokenize_response"]) == text
-        _, events = await post(it, "/generate_stream", {"inputs": text, "parameters": {"details": True}})
-        last = events[-1]
-        assert last["details"]["finish_reason"] == "eos_token"
-        assert (last["token"]["special"], last["token"]["text"]) == (True, "<|im_end|>")
-        assert last["details"]["input_length"] == len(chat["tokenize_response"])
-
-
-@pytest.mark.model
-async def test_the_demo_model() -> None:
-    async with demo() as it:
-        parameters = {"max_new_tokens": 16, "details": True}
-        story: dict[str, Any] = {"inputs": BEGUN, "parameters": parameters}
-        _, whole = await post(it, "/generate", story)
-        text, details = whole["generated_text"], whole["details"]
-        assert (details["finish_reason"], details["generated_tokens"], len(details["tokens"])) == ("length", 16, 16)
-        assert "".join(token["text"] for token in details["tokens"]) == text
-        _, events = await post(it, "/generate_stream", story)
-        for event, token in zip(events, details["tokens"], strict=False):
-            logprob = pytest.approx(token["logprob"], abs=0.01)
-            assert event["token"] == {**token, "logprob": logprob}
-        last = events[-1]
-        assert (last["generated_text"], last["details"]["generated_tokens"]) == (text, 16)
-        native = {"prompt": BEGUN, "raw": True, "sampling": {"temperature": 0, "max_tokens": 16}}
-        _, same = await post(it, "/api/v1/text-completion", native)
-        assert same["response"] == text
-        assert last["details"]["input_length"] == same["in_token"]
-
-        async with it.http.get("/info") as response:
-            info = await response.json()
-        assert (info["max_input_tokens"], info["max_total_tokens"]) == (4095, 4096)
-
-        long = {"inputs": "word " * 9000 + BEGUN, "parameters": {**parameters, "truncate": 5}}
-        _, cut = await post(it, "/generate_stream", long)
-        assert cut[-1]["details"]["input_length"] == 5
-
-        stop = text[8:14]
-        asked = {**story, "parameters": {**parameters, "stop": [stop, "never"]}}
-        _, stopped = await post(it, "/generate", asked)
-        assert stopped["generated_text"] == text.partition(stop)[0] + stop
-        assert stopped["details"]["finish_reason"] == "stop_sequence"
-
-        sampled = {"temperature": 0.9, "seed": 7, "max_new_tokens": 8, "details": True}
-        answers = await asyncio.gather(*[post(it, "/generate", {**story, "parameters": sampled}) for _ in range(2)])
-        assert answers[0] == answers[1]
-        assert answers[0][1]["details"]["seed"] == 7
-
-        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-        form = {**schema, "additionalProperties": False}
-        asked = {"inputs": "n is 5", "parameters": {"grammar": {"type": "json", "value": form}}}
-        _, answer = await post(it, "/generate", asked)
-        assert list(json.loads(answer["generated_text"])) == ["n"]
-
-        _, best = await post(
-            it, "/generate", {**story, "parameters": {"best_of": 3, "temperature": 1, "details": True}}
-        )
-        assert len(best["details"]["best_of_sequences"]) == 2
