@@ -2,10 +2,7 @@
 
 from pulsar.schema import Array, Boolean, Integer, Map, Record, String
 
-
-class Error(Record):
-    type = String()
-    message = String()
+from tests.connected.stock_old import AgentStep, Error
 
 
 class TextCompletionRequest(Record):
@@ -34,14 +31,6 @@ class PromptResponse(Record):
     text = String()
     object = String()
     end_of_stream = Boolean()
-
-
-class AgentStep(Record):
-    thought = String()
-    action = String()
-    arguments = Map(String())
-    observation = String()
-    user = String()
 
 
 class AgentRequest(Record):

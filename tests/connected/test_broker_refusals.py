@@ -1,6 +1,7 @@
 """A broker that answers and refuses: a subscription that it has closed for good ends, with its reason."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,11 +21,16 @@ pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
 
 class Namespace:
-    """A namespace that an operator takes away, and gives back."""
+    """A namespace that an operator takes away, and gives back.
+
+    Attributes:
+        topic: one in it.
+    """
 
     def __init__(self, server: PulsarServer, http: ClientSession) -> None:
-        self.name = f"tg/{uuid4().hex}"
-        self._url = f"{server.admin_url}/admin/v2/namespaces/{self.name}"
+        name = f"tg/{uuid4().hex}"
+        self.topic = f"persistent://{name}/x"
+        self._url = f"{server.admin_url}/admin/v2/namespaces/{name}"
         self._http = http
 
     async def create(self) -> None:
@@ -50,10 +56,38 @@ class Namespace:
                 await asyncio.sleep(0.5)
 
 
+@pytest.fixture
+async def namespace(pulsar: PulsarServer) -> AsyncIterator[Namespace]:
+    """One of the test's own."""
+    async with ClientSession() as http:
+        made = Namespace(pulsar, http)
+        await made.create()
+        yield made
+
+
+@pytest.fixture
+async def bus(pulsar: PulsarServer) -> AsyncIterator[Bus]:
+    async with open_bus(pulsar.service_url) as bus:
+        yield bus
+
+
+@pytest.fixture
+async def second(pulsar: PulsarServer) -> AsyncIterator[Bus]:
+    """The bus of another process."""
+    async with open_bus(pulsar.service_url) as bus:
+        yield bus
+
+
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused subscription ends soon, not after ten seconds."""
     monkeypatch.setattr(silence, "REFUSAL_PAUSE_SECONDS", 1.0)
+
+
+async def subscribe(bus: Bus, topic: str, group: str = "g") -> None:
+    """And leave."""
+    async with bus.subscribe(topic, group):
+        pass
 
 
 async def read_on(bus: Bus, topic: str, reading: asyncio.Event) -> None:
@@ -65,138 +99,95 @@ async def read_on(bus: Bus, topic: str, reading: asyncio.Event) -> None:
         await anext(deliveries)
 
 
-async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        reading = asyncio.Event()
-        task = asyncio.create_task(read_on(bus, f"persistent://{namespace.name}/x", reading))
-        async with asyncio.timeout(60):
-            await reading.wait()
+async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(bus: Bus, namespace: Namespace) -> None:
+    reading = asyncio.Event()
+    task = asyncio.create_task(read_on(bus, namespace.topic, reading))
+    async with asyncio.timeout(60):
+        await reading.wait()
+    await namespace.delete()
+    async with asyncio.timeout(120):
+        with pytest.raises(BusError):
+            await task
+
+
+async def test_what_reads_hears_again_when_its_namespace_is_back(bus: Bus, namespace: Namespace) -> None:
+    async with (
+        Subscriptions(bus, give_up=600) as subscriptions,
+        subscriptions.open(namespace.topic, "g", prefetch=0) as deliveries,
+    ):
+        waiting = asyncio.ensure_future(anext(deliveries))
         await namespace.delete()
         async with asyncio.timeout(120):
-            with pytest.raises(BusError):
-                await task
-
-
-async def test_what_reads_hears_again_when_its_namespace_is_back(pulsar: PulsarServer) -> None:
-    async with (
-        ClientSession() as http,
-        open_bus(pulsar.service_url) as bus,
-        Subscriptions(bus, give_up=600) as subscriptions,
-    ):
-        namespace = Namespace(pulsar, http)
+            while not subscriptions.failed:  # noqa: ASYNC110 - nothing tells when
+                await asyncio.sleep(0.1)
         await namespace.create()
-        topic = f"persistent://{namespace.name}/x"
-        async with subscriptions.open(topic, "g", prefetch=0) as deliveries:
-            waiting = asyncio.ensure_future(anext(deliveries))
-            await namespace.delete()
-            async with asyncio.timeout(120):
-                while not subscriptions.failed:  # noqa: ASYNC110 - nothing tells when
-                    await asyncio.sleep(0.1)
-            await namespace.create()
-            async with asyncio.timeout(120):
-                while subscriptions.failed:  # noqa: ASYNC110 - nothing tells when
-                    await asyncio.sleep(0.1)
-                await bus.publish(topic, b"again", {})
-                assert (await waiting).body == b"again"
+        async with asyncio.timeout(120):
+            while subscriptions.failed:  # noqa: ASYNC110 - nothing tells when
+                await asyncio.sleep(0.1)
+            await bus.publish(namespace.topic, b"again", {})
+            assert (await waiting).body == b"again"
 
 
 @pytest.mark.parametrize(
     "policy",
     ["maxConsumersPerTopic", "maxConsumersPerSubscription", "maxSubscriptionsPerTopic", "maxTopicsPerNamespace"],
 )
-async def test_a_limit_of_the_broker_is_named(pulsar: PulsarServer, policy: str) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit(policy, 1)
-        topic, group = f"persistent://{namespace.name}/x", "g"
-        async with bus.subscribe(topic, group):
-            if policy == "maxTopicsPerNamespace":
-                topic += "y"
-            if policy == "maxSubscriptionsPerTopic":
-                group += "y"
-            with pytest.raises(BusError, match=f"an operator must raise .*{policy}"):
-                async with bus.subscribe(topic, group):
-                    pass
+async def test_a_limit_of_the_broker_is_named(bus: Bus, namespace: Namespace, policy: str) -> None:
+    await namespace.limit(policy, 1)
+    topic, group = namespace.topic, "g"
+    async with bus.subscribe(topic, group):
+        if policy == "maxTopicsPerNamespace":
+            topic += "y"
+        if policy == "maxSubscriptionsPerTopic":
+            group += "y"
+        with pytest.raises(BusError, match=f"an operator must raise .*{policy}"):
+            await subscribe(bus, topic, group)
 
 
-async def test_a_limit_of_producers_is_named(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as first, open_bus(pulsar.service_url) as second:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit("maxProducersPerTopic", 1)
-        topic = f"persistent://{namespace.name}/x"
-        await first.publish(topic, b"", {})
-        with pytest.raises(BusError, match=r"an operator must raise maxProducersPerTopic"):
-            await second.publish(topic, b"", {})
+async def test_a_limit_of_producers_is_named(bus: Bus, second: Bus, namespace: Namespace) -> None:
+    await namespace.limit("maxProducersPerTopic", 1)
+    await bus.publish(namespace.topic, b"", {})
+    with pytest.raises(BusError, match=r"an operator must raise maxProducersPerTopic"):
+        await second.publish(namespace.topic, b"", {})
 
 
-async def test_subscriptions_that_nobody_may_share_are_named(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit("subscriptionTypesEnabled", ["Exclusive"])
-        with pytest.raises(BusError, match="or allow shared subscriptions"):
-            async with bus.subscribe(f"persistent://{namespace.name}/x", "g"):
-                pass
+@pytest.mark.parametrize(
+    ("policy", "value", "words"),
+    [
+        ("autoTopicCreation", {"allowAutoTopicCreation": False}, "allowAutoTopicCreation"),
+        ("encryptionRequired", True, r"an operator must allow others \(encryptionRequired\)"),
+        ("subscriptionTypesEnabled", ["Exclusive"], "or allow shared subscriptions"),
+        (
+            "autoSubscriptionCreation",
+            {"allowAutoSubscriptionCreation": False},
+            r"allowAutoSubscriptionCreation.* an operator must allow that",
+        ),
+    ],
+)
+async def test_what_a_namespace_does_not_take_is_named(
+    bus: Bus, namespace: Namespace, policy: str, value: object, words: str
+) -> None:
+    await namespace.limit(policy, value)
+    with pytest.raises(BusError, match=words):
+        await (subscribe(bus, namespace.topic) if "ubscription" in policy else bus.publish(namespace.topic, b"", {}))
 
 
-async def test_a_namespace_that_makes_no_topics_is_named(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit("autoTopicCreation", {"allowAutoTopicCreation": False})
-        with pytest.raises(BusError, match="allowAutoTopicCreation"):
-            await bus.publish(f"persistent://{namespace.name}/x", b"", {})
-
-
-async def test_a_namespace_that_makes_no_subscriptions_is_named(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit("autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False})
-        topic = f"persistent://{namespace.name}/x"
-        with pytest.raises(BusError, match=r"allowAutoSubscriptionCreation.* an operator must allow that"):
-            async with bus.subscribe(topic, "g"):
-                pass
-
-
-async def test_a_namespace_that_takes_encrypted_messages_only_is_named(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit("encryptionRequired", value=True)
-        with pytest.raises(BusError, match=r"an operator must allow others \(encryptionRequired\)"):
-            await bus.publish(f"persistent://{namespace.name}/x", b"", {})
-
-
-async def test_a_topic_that_was_terminated_says_what_to_do(pulsar: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        topic = f"persistent://{namespace.name}/x"
-        await bus.publish(topic, b"", {})
-        await namespace.terminate("x")
-        for _ in range(2):
-            # The first ends what was open, the second opens anew.
-            with pytest.raises(BusError, match=r"was terminated .* an operator must delete it"):
-                await bus.publish(topic, b"", {})
+async def test_a_topic_that_was_terminated_says_what_to_do(bus: Bus, namespace: Namespace) -> None:
+    await bus.publish(namespace.topic, b"", {})
+    await namespace.terminate("x")
+    for _ in range(2):
+        # The first ends what was open, the second opens anew.
+        with pytest.raises(BusError, match=r"was terminated .* an operator must delete it"):
+            await bus.publish(namespace.topic, b"", {})
 
 
 @pytest.mark.parametrize("policy", ["producer_exception", "producer_request_hold"])
-async def test_a_full_backlog_is_named(pulsar: PulsarServer, policy: str) -> None:
-    async with ClientSession() as http, open_bus(pulsar.service_url) as first, open_bus(pulsar.service_url) as second:
-        namespace = Namespace(pulsar, http)
-        await namespace.create()
-        await namespace.limit("backlogQuota", {"limitSize": 100, "limitTime": -1, "policy": policy})
-        topic = f"persistent://{namespace.name}/x"
-        async with first.subscribe(topic, "g"):
-            pass
-        await first.publish(topic, bytes(1_000), {})
-        with pytest.raises(BusError, match=r"backlog is full; .* an operator must raise its quota or add processors"):
-            await second.publish(topic, b"", {})
+async def test_a_full_backlog_is_named(bus: Bus, second: Bus, namespace: Namespace, policy: str) -> None:
+    await namespace.limit("backlogQuota", {"limitSize": 100, "limitTime": -1, "policy": policy})
+    await subscribe(bus, namespace.topic)
+    await bus.publish(namespace.topic, bytes(1_000), {})
+    with pytest.raises(BusError, match=r"backlog is full; .* an operator must raise its quota or add processors"):
+        await second.publish(namespace.topic, b"", {})
 
 
 async def test_a_check_finds_that_the_namespace_is_missing(pulsar: PulsarServer, tmp_path: Path) -> None:

@@ -76,13 +76,6 @@ async def test_who_answers_cannot_ask(granted: SecuredBroker) -> None:
             await bus.ping(REQUESTS, produce=True)
 
 
-async def test_a_role_without_a_grant_can_do_nothing(granted: SecuredBroker) -> None:
-    async with open_bus(granted.server.tls_url, granted.options("stranger")) as bus:
-        for topic in (REQUESTS, TOPICS.presence):
-            with pytest.raises(BusError):
-                await bus.publish(topic, b"{}", {})
-
-
 async def test_a_check_finds_that_a_role_may_only_consume(granted: SecuredBroker, tmp_path: Path) -> None:
     """Without a message; each request of such a gateway would be refused."""
     file = tmp_path / "tokengrid.toml"

@@ -6,8 +6,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from tests.connected.live_streams import LiveStream
 from tests.connected.pipeline import Part, Pipeline
 from tests.fakes.live_openai import LiveOpenAi, told
+from tests.suspended import suspended
 from tests.until import until
 from tg_client import TgClient
 
@@ -38,18 +38,6 @@ def state(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(") ")[2][0].replace("Z", "")
     return ""
-
-
-@contextmanager
-def suspended(pid: int) -> Iterator[None]:
-    """Inside the block another worker accepts what comes."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        while state(pid) != "T":
-            pass
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 async def start(line: Pipeline) -> tuple[Part, list[int]]:
