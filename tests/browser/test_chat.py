@@ -271,22 +271,6 @@ async def test_without_its_key_what_had_come_stays(tmp_path: Path) -> None:
         assert (await tab.text(".answer .problem"), len(llm.requests)) == ("", 1)
 
 
-async def test_with_its_key_the_page_goes_on(tmp_path: Path) -> None:
-    go = asyncio.Event()
-    answer: Steps = (LlmChunk("Wel"), go, LlmChunk("come."), END)
-    async with opened_page(tmp_path, answer, config=LOCKED, texts=KEEPING_TEXTS) as (tab, llm, _):
-        await type_key(tab, TOKEN)
-        await tab.until("document.querySelector('#model').value")
-        await ask(tab, "May I?")
-        await tab.until("document.querySelector('.answer .text')?.innerText.trim() === 'Wel'")
-        await tab.call("Page.reload")
-        go.set()
-        await type_key(tab, TOKEN)
-        await tab.until(ANSWERED)
-        assert (await tab.text(".answer .text"), await tab.text(".answer .problem")) == ("Welcome.", "")
-        assert len(llm.requests) == 1
-
-
 UNAVAILABLE: Final = """
 delete window.WebSocket;
 window.pauses = [];

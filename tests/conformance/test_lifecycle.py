@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conformance.reading import DEADLINE, numbered, publish_all, take, take_one
+from tests.conformance.reading import DEADLINE, numbered, take
 from tg_base.bus import Bus, open_bus
 from tg_schema.errors import BadRequest, BusError
 
@@ -57,26 +57,6 @@ async def test_closing_the_bus_ends_every_wait_and_refuses_everything(bus_url: s
         with pytest.raises(BusError):
             await bus.ping()
         await bus.aclose()
-
-
-async def test_a_task_that_is_cancelled_while_it_reads_leaves_its_messages(bus: Bus, kept: str) -> None:
-    reading = asyncio.Event()
-
-    async def read() -> None:
-        async with bus.subscribe(kept, "g", prefetch=10) as deliveries:
-            await take_one(deliveries)
-            reading.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(read())
-    await publish_all(bus, kept, numbered(5))
-    async with asyncio.timeout(DEADLINE):
-        await reading.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    async with bus.subscribe(kept, "g") as deliveries:
-        assert sorted(await take(deliveries, 5)) == numbered(5)
 
 
 async def test_subscriptions_open_and_close_side_by_side(bus: Bus) -> None:

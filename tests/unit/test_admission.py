@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 
 from tg_base.client.admission import (
     ASSUMED_CAPACITY_REQUESTS,
@@ -123,27 +122,6 @@ def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
     with pytest.raises(RateLimited) as refused:
         admit(full, route(bound=0))
     assert refused.value.retry_after == pytest.approx(3.0 / 80, abs=1e-3)
-
-
-def test_the_next_announcement_counts_at_once() -> None:
-    table = Membership(HeartbeatTiming(), lambda: 0.0)
-    table.update(presence(4))
-    it = AdmissionControl(table)
-    it.unanswered["q"] = 4
-    with pytest.raises(RateLimited):
-        admit(it, route(bound=0))
-    table.update(presence(5))
-    admit(it, route(bound=0))
-
-
-def test_refusals_are_counted() -> None:
-    def counted() -> float:
-        labels = {"service": "text-completion", "reason": "queue"}
-        return REGISTRY.get_sample_value("tg_refusals_total", labels) or 0.0
-
-    before = counted()
-    assert taken(admission(presence(1)), route(bound=0)) == 1
-    assert counted() == before + 1
 
 
 def test_what_all_processors_of_a_queue_have_is_announced_for_it() -> None:

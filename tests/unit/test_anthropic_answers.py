@@ -6,11 +6,10 @@ import pytest
 
 from tests.fakes.anthropic_transcript import delta, event
 from tg_base.llm import LlmChunk, join_chunks
-from tg_base.llm.anthropic import error_detail, model_list
+from tg_base.llm.anthropic import error_detail
 from tg_base.llm.anthropic.stream import StreamDecoder
 from tg_base.llm.http import UNREADABLE, ErrorDetail
 from tg_schema import (
-    ModelInfo,
     TgError,
     ToolCallDelta,
 )
@@ -183,10 +182,3 @@ def test_a_refusal_without_a_word(data: bytes) -> None:
 def test_a_refusal_by_somebody_else(data: bytes) -> None:
     with pytest.raises(UNREADABLE):
         error_detail(data)
-
-
-def test_the_list_of_models() -> None:
-    data = b'{"data":[{"id":"a","created_at":"1970-01-01T00:01:00Z"},{"id":"b","created_at":"soon"}],"has_more":false}'
-    assert model_list(data) == (ModelInfo("a", "anthropic", 60), ModelInfo("b", "anthropic"))
-    with pytest.raises(UNREADABLE):
-        model_list(b"<html>")

@@ -39,22 +39,6 @@ def test_a_plain_request_has_no_more_than_it_needs() -> None:
     }
 
 
-def test_all_sampling_fields() -> None:
-    sampling = Sampling(temperature=0.0, top_p=0.5, top_k=7, max_tokens=9, stop=("END",))
-    sent = body(
-        TextCompletionRequest(system="s", prompt="p", sampling=sampling), ClaudeOptions(max_tokens=5, temperature=1.0)
-    )
-    del sent["messages"], sent["model"], sent["stream"]
-    assert sent == {
-        "system": "s",
-        "max_tokens": 9,
-        "temperature": 0.0,
-        "top_p": 0.5,
-        "top_k": 7,
-        "stop_sequences": ["END"],
-    }
-
-
 def test_results_of_calls_and_what_the_user_says_then_are_one_turn() -> None:
     turns = (
         Message(
@@ -102,24 +86,6 @@ def test_arguments_that_are_no_object_are_refused(arguments: str) -> None:
     turns = (Message("user", "x"), Message("assistant", tool_calls=(ToolCall("c", "weather", arguments),)))
     with pytest.raises(BadRequest, match="arguments of a tool call"):
         body(TextCompletionRequest(messages=turns))
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        (None, None),
-        ("auto", {"type": "auto"}),
-        ("none", {"type": "none"}),
-        ("required", {"type": "any"}),
-        ("weather", {"type": "tool", "name": "weather"}),
-    ],
-)
-def test_tool_choice(choice: str | None, sent: dict[str, str] | None) -> None:
-    request = TextCompletionRequest(prompt="p", tools=(WEATHER,), tool_choice=choice)
-    assert body(request).get("tool_choice") == sent
-    assert body(request)["tools"] == [
-        {"name": "weather", "description": "in a city", "input_schema": {"type": "object"}}
-    ]
 
 
 SCHEMA = {"type": "object", "additionalProperties": False}

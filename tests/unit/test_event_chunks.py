@@ -57,25 +57,32 @@ class Ticker:
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("filler", [b":\n", b"\n", b": comment\n\n", b"event: ping\n"])
-async def test_bytes_without_content_leave_the_loop_its_turns(filler: bytes) -> None:
+SAID = LlmChunk("x", finish_reason="stop")
+EVENTS = None, event(SAID) + b"data: [DONE]\n\n"
+LINES = JsonLines, msgspec.json.encode(SAID) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("filler", "frames", "end"),
+    [
+        (b":\n", *EVENTS),
+        (b"\n", *EVENTS),
+        (b": comment\n\n", *EVENTS),
+        (b"event: ping\n", *EVENTS),
+        (b"\n", *LINES),
+    ],
+)
+async def test_bytes_without_content_leave_the_loop_its_turns(
+    filler: bytes, frames: type[JsonLines] | None, end: bytes
+) -> None:
     size, neighbour = 4 * 1024 * 1024, Ticker()
     task = asyncio.create_task(neighbour.run())
     await asyncio.sleep(0)
-    body = Body([filler * (size // len(filler)), event(LlmChunk("x", finish_reason="stop")), b"data: [DONE]\n\n"])
-    assert [chunk.text async for chunk in event_chunks(ReadBody(body.read), Decoder())] == ["x"]
+    chunks = event_chunks(
+        ReadBody(Body([filler * (size // len(filler)), end]).read), Decoder(), frames=frames() if frames else None
+    )
+    assert [chunk.text async for chunk in chunks] == ["x"]
     assert neighbour.ticks >= size // MAX_TURN_BYTES - 1
-    task.cancel()
-
-
-async def test_blank_lines_leave_the_loop_its_turns() -> None:
-    neighbour = Ticker()
-    task = asyncio.create_task(neighbour.run())
-    await asyncio.sleep(0)
-    last = msgspec.json.encode(LlmChunk("x", finish_reason="stop")) + b"\n"
-    reads = Body([b"\n" * 1024 * 1024, last])
-    assert [chunk.text async for chunk in event_chunks(ReadBody(reads.read), Decoder(), frames=JsonLines())] == ["x"]
-    assert neighbour.ticks >= 1024 * 1024 // MAX_TURN_BYTES - 1
     task.cancel()
 
 

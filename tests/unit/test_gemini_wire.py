@@ -10,13 +10,11 @@ from tests.fakes.gemini_transcript import candidate, error_body, response
 from tg_base.llm import LlmChunk
 from tg_base.llm.gemini import GeminiOptions
 from tg_base.llm.gemini.request import to_wire
-from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
+from tg_base.llm.gemini.stream import StreamDecoder, error_detail
 from tg_base.llm.http import UNREADABLE, ErrorDetail
 from tg_schema import (
     ImagePart,
     Message,
-    ModelInfo,
-    Sampling,
     TextCompletionRequest,
     TextPart,
     TgError,
@@ -46,29 +44,6 @@ def test_a_plain_request_has_no_more_than_it_needs() -> None:
     assert body(TextCompletionRequest(prompt="hi")) == {
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
         "generationConfig": {},
-    }
-
-
-def test_all_sampling_fields() -> None:
-    sampling = Sampling(0.0, 0.5, 7, 9, ("END",), 3, 0.25, 0.5, 2)
-    schema = {"type": "object"}
-    options = GeminiOptions(max_tokens=5, temperature=1.0, thoughts=True, thinking_budget=0)
-    sent = body(TextCompletionRequest(system="s", prompt="p", sampling=sampling, schema=schema), options)
-    assert sent["systemInstruction"] == {"parts": [{"text": "s"}]}
-    assert sent["generationConfig"] == {
-        "temperature": 0.0,
-        "topP": 0.5,
-        "topK": 7,
-        "maxOutputTokens": 9,
-        "stopSequences": ["END"],
-        "seed": 3,
-        "presencePenalty": 0.25,
-        "frequencyPenalty": 0.5,
-        "responseLogprobs": True,
-        "logprobs": 2,
-        "responseMimeType": "application/json",
-        "responseJsonSchema": schema,
-        "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 0},
     }
 
 
@@ -185,24 +160,6 @@ def test_a_result_that_answers_nothing_is_refused() -> None:
     turns = (Message("user", "x"), Message("tool", "y", tool_call_id="lost"))
     with pytest.raises(BadRequest, match="tool_call_id"):
         body(TextCompletionRequest(messages=turns))
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("auto", {"mode": "AUTO"}),
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        ("weather", {"mode": "ANY", "allowedFunctionNames": ["weather"]}),
-    ],
-)
-def test_tool_choice(choice: str, sent: dict[str, Any]) -> None:
-    request = TextCompletionRequest(prompt="p", tools=(WEATHER,), tool_choice=choice)
-    assert body(request)["toolConfig"] == {"functionCallingConfig": sent}
-    (tools,) = body(request)["tools"]
-    assert tools["functionDeclarations"] == [
-        {"name": "weather", "description": "in a city", "parametersJsonSchema": {"type": "object"}}
-    ]
 
 
 def test_thoughts_and_text_come_apart() -> None:
@@ -325,10 +282,3 @@ def test_refusals(said: object, expected: ErrorDetail) -> None:
 def test_a_refusal_by_somebody_else(data: bytes) -> None:
     with pytest.raises(UNREADABLE):
         error_detail(data)
-
-
-def test_the_list_of_models() -> None:
-    assert model_list(b'{"models":[{"name":"models/a"}],"nextPageToken":""}') == (ModelInfo("a", "google"),)
-    assert model_list(b'{"publisherModels":[{"name":"publishers/google/models/b"}]}') == (ModelInfo("b", "google"),)
-    with pytest.raises(UNREADABLE):
-        model_list(b"<html>")

@@ -55,11 +55,6 @@ async def body_of(url: URL) -> tuple[int, bytes]:
     return answer.status, body
 
 
-def test_an_answer_is_read(run: Runner) -> None:
-    with saying(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as url:
-        assert run(body_of(url)) == (200, b"hello")
-
-
 def test_a_few_interim_responses_are_passed_over(run: Runner) -> None:
     with saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 20 + CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as url:
         assert run(body_of(url)) == (200, b"hello")

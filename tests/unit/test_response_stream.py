@@ -11,7 +11,7 @@ from tests.fakes.unasked_stream import open_unasked
 from tg_base.client import ResponseStream
 from tg_base.client.response_stream import MAX_BUFFERED_BYTES
 from tg_schema import Error, TextCompletionResponse, Token, ToolCallDelta, encode
-from tg_schema.errors import ProtocolError, RateLimited, SlowConsumer, Timeout
+from tg_schema.errors import ProtocolError, RateLimited, SlowConsumer
 from tg_schema.pieces import MAX_EVENT_BYTES
 
 Stream = ResponseStream[TextCompletionResponse]
@@ -58,15 +58,6 @@ async def test_what_is_too_long_to_be_joined_comes_one_after_the_other(stream: S
     assert stream.poll() is None
 
 
-async def test_who_iterates_is_woken(stream: Stream) -> None:
-    reading = asyncio.ensure_future(anext(stream))
-    await asyncio.sleep(0)
-    put(stream, "a", last=True)
-    assert text_of(await reading) == "a"
-    with pytest.raises(StopAsyncIteration):
-        await anext(stream)
-
-
 async def test_who_left_while_waiting_is_not_woken(stream: Stream) -> None:
     reading = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)
@@ -86,20 +77,6 @@ async def test_a_listener_takes_over_from_who_iterated(stream: Stream) -> None:
     assert heard == ["b"]
 
 
-async def test_the_moment_that_the_oldest_came(stream: Stream) -> None:
-    before = asyncio.get_running_loop().time()
-    put(stream, "a")
-    after = asyncio.get_running_loop().time()
-    put(stream, "b")
-    stream.poll()
-    came = stream.came
-    assert before <= came <= after
-    put(stream, "c")
-    assert stream.came == came
-    stream.poll()
-    assert stream.came >= after
-
-
 async def test_an_error_record_is_raised_after_what_came_before(stream: Stream) -> None:
     put(stream, "a")
     error = Error(type="rate-limited", message="later", retry_after=2.0)
@@ -108,15 +85,6 @@ async def test_an_error_record_is_raised_after_what_came_before(stream: Stream) 
     with pytest.raises(RateLimited) as raised:
         stream.poll()
     assert raised.value.retry_after == 2.0
-
-
-async def test_a_listener_hears_of_a_failure(stream: Stream) -> None:
-    failed = asyncio.Event()
-    stream.listen(failed.set)
-    stream.fail(Timeout("too late"))
-    assert failed.is_set()
-    with pytest.raises(Timeout):
-        stream.poll()
 
 
 async def test_a_body_that_is_no_record(stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""A subscription that ends by itself is opened again; meanwhile it shows; without hope the process ends with a word."""
+"""A subscription that ends by itself is opened again, and loses nothing; no message ends the reading."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -6,10 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from prometheus_client import REGISTRY
-from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
-from tests.fakes.given_delivery import GivenDelivery
 from tests.until import until
 from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
@@ -50,18 +48,6 @@ async def heard(subscriptions: Subscriptions) -> AsyncIterator[list[bytes]]:
 
 
 @pytest.mark.parametrize("error", ENDS)
-async def test_what_ends_by_itself_is_opened_again(bus: EndingBus, error: Exception | None) -> None:
-    async with Subscriptions(bus, give_up=60) as subscriptions, heard(subscriptions) as bodies:
-        for number in range(3):
-            await bus.publish(INBOX, b"%d" % number, {})
-            await until(lambda: len(bodies) == number + 1)  # noqa: B023 - called at once
-            bus.end(INBOX, error)
-            await until(lambda: len(bus.opened) == number + 2)  # noqa: B023 - called at once
-        assert bodies == [b"0", b"1", b"2"]
-        assert subscriptions.failed == ()
-
-
-@pytest.mark.parametrize("error", ENDS)
 async def test_a_queue_that_ends_loses_nothing(bus: EndingBus, error: Exception | None) -> None:
     async with Subscriptions(bus, give_up=60) as subscriptions, subscriptions.open(QUEUE, "g", prefetch=0) as requests:
         waiting = [asyncio.ensure_future(anext(requests)) for _ in range(3)]
@@ -71,44 +57,6 @@ async def test_a_queue_that_ends_loses_nothing(bus: EndingBus, error: Exception 
         for number in range(3):
             await bus.publish(QUEUE, b"%d" % number, {})
         assert sorted([await soon(each) for each in waiting]) == [b"0", b"1", b"2"]
-
-
-async def test_what_is_not_heard_shows_at_once_until_it_is_heard_again(bus: EndingBus) -> None:
-    changes: list[tuple[str, ...]] = []
-
-    def on_change() -> None:
-        changes.append(subscriptions.failed)
-
-    async with Subscriptions(bus, give_up=60, on_change=on_change) as subscriptions, heard(subscriptions) as bodies:
-        bus.refusing = True
-        await asyncio.sleep(0)
-        bus.end(INBOX)
-        await until(lambda: subscriptions.failed == (INBOX,))
-        assert changes == [(INBOX,)]
-        bus.refusing = False
-        await until(lambda: subscriptions.failed == ())
-        assert changes == [(INBOX,), ()]
-        await bus.publish(INBOX, b"again", {})
-        await until(lambda: bodies == [b"again"])
-
-
-async def hear_for_ever(bus: EndingBus) -> None:
-    """Hear nothing any more, and wait."""
-    async with Subscriptions(bus, give_up=0.3) as subscriptions, heard(subscriptions):
-        bus.refusing = True
-        bus.end(INBOX)
-        await asyncio.Event().wait()
-
-
-async def test_without_hope_the_task_that_entered_ends_with_a_sentence(bus: EndingBus) -> None:
-    async with asyncio.timeout(20):
-        with pytest.raises(
-            BusError, match=f"refused the subscription to {INBOX} for 0.3 s: the broker does not let us"
-        ):
-            await hear_for_ever(bus)
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
 
 
 async def test_while_the_bus_is_away_nobody_gives_up(bus: EndingBus) -> None:
@@ -155,34 +103,6 @@ async def test_no_message_ends_a_reading(bus: EndingBus) -> None:
         await until(lambda: bodies == [b"bad", b"defect", b"good"])
     assert poison() == before + 2
     assert bus.opened == [INBOX]
-
-
-async def test_a_message_with_unreadable_properties_is_counted_and_never_handled() -> None:
-    """A memory bus carries none; the real broker's are in tests/connected/test_poisoned_topics.py."""
-    before = poison()
-    bus = _UnreadableBus()
-    async with Subscriptions(bus, give_up=60) as subscriptions, heard(subscriptions) as bodies:
-        await until(lambda: bodies == [b"readable"])
-    assert poison() == before + 1
-
-
-class _UnreadableBus(EndingBus):
-    """Delivers one message that is unreadable, then one that is not."""
-
-    def __init__(self) -> None:
-        super().__init__(MemoryBus())
-
-    @override
-    @asynccontextmanager
-    async def subscribe(
-        self, topic: str, group: str | None, *, prefetch: int = 1000
-    ) -> AsyncIterator[AsyncIterator[Delivery]]:
-        yield self._two()
-
-    async def _two(self) -> AsyncIterator[Delivery]:
-        yield GivenDelivery(b"unreadable", None)
-        yield GivenDelivery(b"readable", {})
-        await asyncio.Event().wait()
 
 
 def poison() -> float:

@@ -14,7 +14,6 @@ from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder
 from tg_base.server.slots import Slot, Slots
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
-from tg_schema.errors import Unavailable
 from tg_schema.response import Response
 
 ROUTE = Route("f", TEXT_COMPLETION, "persistent://t/n/requests", "non-persistent://t/n/responses")
@@ -27,8 +26,6 @@ class Questions(PlainResponder):
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[int] = asyncio.Queue()
-        self.records: list[Response] = []
-        self.handed_back = self.begun = False
 
     @override
     def open(self) -> None:
@@ -43,12 +40,10 @@ class Questions(PlainResponder):
         if kind == "confirm":
             self.asked.put_nowait(question)
         assert kind != "fetch", "this request is not large"
-        self.begun |= kind == "accepted"
-        self.handed_back |= kind == "returned"
 
     @override
     async def send(self, record: Response) -> None:
-        self.records.append(record)
+        pass
 
     @override
     def close(self) -> None:
@@ -56,10 +51,10 @@ class Questions(PlainResponder):
 
 
 async def begun(
-    patience: float, slots: Slots | None = None, call: RequestHeaders = DOUBTFUL, waited: float = 0.0
+    patience: float, call: RequestHeaders = DOUBTFUL, waited: float = 0.0
 ) -> tuple[RequestTask, Questions, CountingLlm]:
     """Work that waits for an answer; waited: seconds since its request came."""
-    llm, reply, slots = CountingLlm(), Questions(), slots or Slots(1)
+    llm, reply, slots = CountingLlm(), Questions(), Slots(1)
     made: asyncio.Future[RequestTask] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
@@ -73,14 +68,6 @@ async def begun(
     work = await made
     assert work.task is task
     return work, reply, llm
-
-
-async def test_a_fresh_answer_begins_it() -> None:
-    work, reply, llm = await begun(patience=600.0)
-    work.confirm(await reply.asked.get())
-    await work.task
-    assert len(llm.requests) == 1
-    assert reply.records[-1].last
 
 
 @in_virtual_time
@@ -124,43 +111,3 @@ async def test_what_was_fresh_before_its_process_was_suspended_is_asked_about() 
     work, reply, llm = await begun(patience=60.0, call=fresh, waited=59.0)
     await work.task
     assert (reply.asked.qsize(), len(llm.requests)) == (0, 1)
-
-
-async def test_a_plain_peer_is_never_asked() -> None:
-    plain = RequestHeaders(StreamKey("s", 1), None)
-    work, reply, llm = await begun(patience=60.0, call=plain, waited=61.0)
-    await work.task
-    assert (reply.asked.qsize(), len(llm.requests)) == (0, 1)
-
-
-async def test_what_is_wanted_but_finds_no_slot_is_handed_back() -> None:
-    slots = Slots(1)
-    assert await slots.take(ROUTE, 1.0)
-    work, reply, llm = await begun(patience=600.0, slots=slots)
-    work.confirm(await reply.asked.get())
-    await work.task
-    assert reply.handed_back
-    assert not reply.records
-    assert not llm.requests
-
-
-async def test_what_is_not_begun_when_its_processor_leaves_is_handed_back() -> None:
-    work, reply, llm = await begun(patience=600.0)
-    await reply.asked.get()
-    work.leave(Unavailable("the processor shuts down; ask again"))
-    await work.task
-    assert reply.handed_back
-    assert not reply.records
-    assert not llm.requests
-
-
-async def test_what_is_begun_when_its_processor_leaves_ends_with_its_error() -> None:
-    work, reply, llm = await begun(patience=600.0)
-    llm.step = asyncio.Semaphore(0)
-    work.confirm(await reply.asked.get())
-    await llm.started.wait()
-    work.leave(Unavailable("the processor shuts down; ask again"))
-    await work.task
-    assert (reply.handed_back, reply.begun) == (False, True)
-    assert reply.records[-1].error is not None
-    assert reply.records[-1].error.type == "unavailable"

@@ -88,13 +88,14 @@ async def test_what_is_nested_too_deep_is_refused(pool: WorkerPool) -> None:
             await pool.call(function, argument)
 
 
-async def test_no_process_is_started_after_the_end(pool: WorkerPool) -> None:
+async def test_the_end_ends_what_runs_and_starts_no_process(pool: WorkerPool) -> None:
     asked = asyncio.Event()
 
     async def answer(question: Any) -> Any:
         asked.set()
         await asyncio.Event().wait()
 
+    process = await pool.call(identify)
     running = asyncio.create_task(pool.call(ask_twice, "a", "b", answer=answer))
     await asked.wait()
     waiting = asyncio.create_task(pool.call(identify))
@@ -106,6 +107,8 @@ async def test_no_process_is_started_after_the_end(pool: WorkerPool) -> None:
         await pool.call(identify)
     with pytest.raises(asyncio.CancelledError):
         await running
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
 
 
 async def test_a_caller_that_is_cancelled_leaves_at_once_and_its_call_ends(pool: WorkerPool) -> None:
@@ -125,23 +128,6 @@ async def test_a_caller_that_is_cancelled_leaves_at_once_and_its_call_ends(pool:
     following = asyncio.create_task(pool.call(identify))
     go_on.set()
     assert await following == process
-
-
-async def test_closing_ends_what_runs(pool: WorkerPool) -> None:
-    asked = asyncio.Event()
-
-    async def answer(question: Any) -> Any:
-        asked.set()
-        await asyncio.Event().wait()
-
-    process = await pool.call(identify)
-    running = asyncio.create_task(pool.call(ask_twice, "a", "b", answer=answer))
-    await asked.wait()
-    await pool.aclose()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
 
 
 async def test_a_process_ends_with_the_one_that_started_it() -> None:
