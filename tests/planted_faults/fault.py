@@ -15,24 +15,18 @@ class Stale(Exception):
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One plausible mistake.
+class Place:
+    """A text in a file, and what is put in its place.
 
     Attributes:
-        name: what the code does wrong.
-        file: where, from the repository's root on.
+        file: from the repository's root on.
         standing: the text that stands there, just once.
         planted: what is put in its place.
-        found_by: `SIMULATION`, `POOLS`, or the test that fails.
-        worlds: of the simulation: those of them that show it.
     """
 
-    name: str
     file: str
     standing: str
     planted: str
-    found_by: str = SIMULATION
-    worlds: str = "any"
 
     def plant(self, text: str) -> str:
         """The file's text with the fault in it.
@@ -41,5 +35,35 @@ class Fault:
             Stale: the list does not fit the code.
         """
         if (times := text.count(self.standing)) != 1:
-            raise Stale(f"{self.name}: this stands {times} times in {self.file}:\n{self.standing}")
+            raise Stale(f"this stands {times} times in {self.file}:\n{self.standing}")
         return text.replace(self.standing, self.planted)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One plausible mistake.
+
+    Attributes:
+        name: what the code does wrong.
+        file, standing, planted: as those of a `Place`.
+        found_by: `SIMULATION`, `POOLS`, or the test that fails.
+        worlds: of the simulation: those of them that show it.
+        also: further places of the same mistake.
+        until: the promises that it breaks, of which any one counts.
+        seed: of a world that found it, which is tried first.
+    """
+
+    name: str
+    file: str
+    standing: str
+    planted: str
+    found_by: str = SIMULATION
+    worlds: str = "any"
+    also: tuple[Place, ...] = ()
+    until: str = "any"
+    seed: int | None = None
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """All that is changed."""
+        return (Place(self.file, self.standing, self.planted), *self.also)

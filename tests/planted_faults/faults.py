@@ -3,8 +3,9 @@
 from typing import Final
 
 from tests.planted_faults.answering_faults import ANSWERING
+from tests.planted_faults.known_defects import KNOWN
 from tests.planted_faults.requesting_faults import REQUESTING
 from tests.planted_faults.serving_faults import SERVING
 from tests.planted_faults.waiting_faults import WAITING
 
-FAULTS: Final = (*REQUESTING, *SERVING, *ANSWERING, *WAITING)
+FAULTS: Final = (*KNOWN, *REQUESTING, *SERVING, *ANSWERING, *WAITING)
