@@ -176,13 +176,6 @@ async def test_a_cancelled_wait_gives_the_slot_back_to_whose_it_was(narrow: Llam
         await anext(endless)
 
 
-async def test_a_stream_that_is_left_gives_its_adapter_back(narrow: LlamaCpp) -> None:
-    async with aclosing(narrow.on_request(by("polite", LASTING))) as endless:
-        await anext(endless)
-    assert speaker_of(await text_of(narrow, greedy("pirate"))) == "pirate"
-    assert narrow.engine.adapters.resident == ("pirate",)
-
-
 async def test_more_than_may_wait_for_adapters_are_refused(narrow: LlamaCpp) -> None:
     async with aclosing(narrow.on_request(by("pirate", LASTING))) as endless:
         await anext(endless)

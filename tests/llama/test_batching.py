@@ -72,23 +72,6 @@ async def test_closing_a_stream_frees_its_slot_within_a_step(service: LlamaCpp) 
     assert after.generated_tokens - before <= ONE_STEP
 
 
-async def test_cancelling_the_reading_task_frees_its_slot_within_a_step(service: LlamaCpp) -> None:
-    reading = asyncio.Event()
-
-    async def read() -> None:
-        async for _ in service.on_request(ENDLESS):
-            reading.set()
-
-    task = asyncio.create_task(read())
-    await reading.wait()
-    before = service.engine.stats().generated_tokens
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    after = await at_rest(service)
-    assert after.generated_tokens - before <= ONE_STEP
-
-
 async def test_cancelling_half_of_the_streams_leaves_the_others_whole(service: LlamaCpp) -> None:
     requests = [asked(STORY, seed=seed) for seed in range(16)]
     alone = [await text_of(service, request) for request in requests]
@@ -111,11 +94,6 @@ async def test_a_stream_cancelled_while_it_waits_never_runs(narrow: LlamaCpp) ->
             await waiting
         await until(narrow, lambda stats: stats.waiting == 0)
     assert (await at_rest(narrow)).prompt_tokens == prompts
-
-
-async def test_what_waits_runs_as_soon_as_a_slot_is_free(narrow: LlamaCpp) -> None:
-    texts = await asyncio.gather(*(text_of(narrow, asked("Count to 3.", temperature=0)) for _ in range(3)))
-    assert texts == ["1, 2, 3"] * 3
 
 
 async def test_more_than_may_wait_are_refused_and_can_come_back(narrow: LlamaCpp) -> None:

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 
 import pytest
-from typing_extensions import override
 
 from tests.llama.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, text_of
-from tg_llama.core.interface import State
 from tg_llama.core.sampler_settings import SamplerSettings
 from tg_llama.engine.batch import Batch
 from tg_llama.engine.generation import Generation, Job
@@ -115,30 +113,6 @@ async def test_a_slot_follows_the_one_that_evaluates_its_beginning_and_goes_on_w
             assert copied == pytest.approx(list(context.logits(0)), abs=1e-3), "the memory is that of the prompt"
 
 
-class CountingContext(Context):
-    """Knows how often a sequence was saved, which takes as long as several tokens of a prompt."""
-
-    saves = 0
-
-    @override
-    def save(self, sequence: int) -> State:
-        self.saves += 1
-        return super().save(sequence)
-
-
-async def test_all_that_wait_for_a_beginning_get_one_copy() -> None:
-    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
-        prefixes, common = PrefixCache(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
-        slots = [await slot_of(model, number, *common, 300 + number) for number in range(4)]
-        for number, slot in enumerate(slots):
-            stack.callback(slot.close)
-            prefixes.begin(slot, slots[:number])
-        evaluate(context, slots[0], 100)
-        assert prefixes.let_go_on(slots) == slots
-        assert [slot.evaluated for slot in slots] == [100] * 4
-        assert context.saves == 1
-
-
 async def test_a_stream_that_takes_the_place_of_another_leaves_its_tokens_in_memory() -> None:
     with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
         prefixes, tokens = PrefixCache(context, 4, divisible=True), model.tokenize(LONG, special=False)[:310]
@@ -179,25 +153,8 @@ async def test_as_many_chats_as_there_are_sequences_keep_their_prefixes() -> Non
                     prefixes.remember(slot)
 
 
-async def test_a_prompt_whose_own_sequence_has_most_of_it_changes_no_places() -> None:
-    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
-        prefixes, tokens = PrefixCache(context, 4, divisible=True), model.tokenize(LONG, special=False)
-        short, long = await slot_of(model, 1, *tokens[:45]), await slot_of(model, 0, *tokens[:400])
-        branch = await slot_of(model, 0, *tokens[:100], 300, 300)
-        for slot in (short, long):
-            stack.callback(slot.close)
-            prefixes.begin(slot, [])
-            while slot.evaluated < len(slot.tokens):
-                evaluate(context, slot, min(100, len(slot.tokens) - slot.evaluated))
-            prefixes.remember(slot)
-        stack.callback(branch.close)
-        before = context.saves
-        prefixes.begin(branch, [])
-        assert (branch.evaluated, context.saves - before) == (100, 1)
-
-
-def four_sequences(model: Model) -> CountingContext:
-    return CountingContext(model, sequences=4, tokens=512, batch=128, threads=1)
+def four_sequences(model: Model) -> Context:
+    return Context(model, sequences=4, tokens=512, batch=128, threads=1)
 
 
 def evaluate(context: Context, slot: Slot, count: int) -> None:

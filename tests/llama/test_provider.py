@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.llama.demo_llm import STORY, asked, demo_service, records_of, text_of, whole
 from tg_llama.provider import LlamaCpp
 from tg_schema import TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import BadRequest, ContextLengthExceeded
+from tg_schema.errors import ContextLengthExceeded
 
 pytestmark = pytest.mark.model
 
@@ -20,17 +19,6 @@ PULSAR = "Apache Pulsar is a messaging system that stores streams of messages in
 def service() -> Iterator[LlamaCpp]:
     with demo_service() as opened:
         yield opened
-
-
-@pytest.mark.parametrize(
-    ("prompt", "answer"),
-    [
-        ("What is the capital of France?", "The capital of France is Paris."),
-        ("Count to 5.", "1, 2, 3, 4, 5"),
-    ],
-)
-async def test_knows_what_it_learned(service: LlamaCpp, prompt: str, answer: str) -> None:
-    assert await text_of(service, asked(prompt, temperature=0)) == answer
 
 
 async def test_streams_while_it_generates_and_ends_with_usage(service: LlamaCpp) -> None:
@@ -66,14 +54,6 @@ async def test_the_whole_answer_is_the_joined_stream(service: LlamaCpp) -> None:
     )
 
 
-async def test_the_same_seed_gives_the_same_text_whatever_came_between(service: LlamaCpp) -> None:
-    first = await text_of(service, asked(STORY, seed=7))
-    await text_of(service, asked("Count to 10."))
-    assert await text_of(service, asked(STORY, seed=7)) == first
-    others = {await text_of(service, asked(STORY, seed=seed)) for seed in range(8, 12)}
-    assert len(others | {first}) > 1
-
-
 async def test_without_a_seed_every_answer_is_another(service: LlamaCpp) -> None:
     assert len({await text_of(service, asked(STORY)) for _ in range(5)}) > 1
 
@@ -84,45 +64,13 @@ async def test_any_whole_number_is_a_seed(service: LlamaCpp, seed: int) -> None:
     assert await text_of(service, asked(STORY, seed=seed)) == first
 
 
-@pytest.mark.parametrize("narrow", [{"temperature": 0}, {"top_k": 1}, {"top_p": 0}])
-async def test_every_way_to_say_the_likeliest_token_says_the_same(service: LlamaCpp, narrow: dict[str, Any]) -> None:
-    greedy = await text_of(service, asked(STORY, temperature=0))
-    assert await text_of(service, asked(STORY, **narrow)) == greedy
-
-
-async def test_penalties_keep_the_answer_from_repeating_itself(service: LlamaCpp) -> None:
-    plain = await whole(service, asked(STORY, temperature=0, logprobs=0))
-    punished = await whole(service, asked(STORY, temperature=0, logprobs=0, presence_penalty=2, frequency_penalty=2))
-    assert repeated(punished) < repeated(plain)
-
-
-def repeated(record: TextCompletionResponse) -> float:
-    ids = [token.id for token in record.tokens]
-    return 1 - len(set(ids)) / len(ids)
-
-
-@pytest.mark.parametrize("most", [1, 2, 7])
-async def test_max_tokens_ends_with_length(service: LlamaCpp, most: int) -> None:
-    record = await whole(service, asked(STORY, max_tokens=most, temperature=0))
-    assert (record.out_token, record.finish_reason) == (most, "length")
-
-
 async def test_the_context_ends_with_length(service: LlamaCpp) -> None:
     limit = service.engine.context_length
-    record = await whole(service, asked("word " * 480, temperature=0, ignore_eos=True))
+    record = await whole(service, asked("word " * 2_000, temperature=0, ignore_eos=True))
     assert record.finish_reason == "length"
     assert record.in_token is not None
     assert record.out_token is not None
     assert record.in_token + record.out_token == limit
-
-
-async def test_a_stop_string_ends_the_answer_and_is_not_shown(service: LlamaCpp) -> None:
-    full = await text_of(service, asked("Count to 10.", temperature=0))
-    assert full == "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
-    records = await records_of(service, asked("Count to 10.", temperature=0, stop=("unseen", ", 6")))
-    assert "".join(record.response or "" for record in records) == "1, 2, 3, 4, 5"
-    assert records[-1].finish_reason == "stop"
-    assert (records[-1].out_token or 0) < len(service.engine.model.tokenize(full, special=False))
 
 
 async def test_a_stop_string_that_does_not_come_changes_nothing(service: LlamaCpp) -> None:
@@ -159,29 +107,6 @@ async def test_token_data_stops_where_the_text_stops(service: LlamaCpp) -> None:
     record = await whole(service, asked("Count to 10.", temperature=0, logprobs=0, stop=(", 6",)))
     assert "".join(token.text for token in record.tokens).startswith(record.response or "?")
     assert len(record.tokens) <= (record.out_token or 0)
-
-
-@pytest.mark.parametrize(
-    ("sampling", "word"),
-    [
-        ({"temperature": -0.1}, "temperature"),
-        ({"temperature": math.nan}, "temperature"),
-        ({"temperature": math.inf}, "temperature"),
-        ({"top_p": 1.1}, "top_p"),
-        ({"top_k": -2}, "top_k"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"presence_penalty": 2.1}, "presence_penalty"),
-        ({"frequency_penalty": -2.1}, "frequency_penalty"),
-        ({"logprobs": -1}, "logprobs"),
-        ({"logprobs": 21}, "logprobs"),
-        ({"stop": ("",)}, "stop"),
-        ({"stop": ("x" * 257,)}, "stop"),
-        ({"stop": tuple("abcdefghijklmnopq")}, "stop"),
-    ],
-)
-async def test_what_is_out_of_range_is_named(service: LlamaCpp, sampling: dict[str, Any], word: str) -> None:
-    with pytest.raises(BadRequest, match=word):
-        await records_of(service, asked(STORY, **sampling))
 
 
 @pytest.mark.parametrize("prompt", ["story " * 5_000, "story " * 20_000, "a" * 1_000_000], ids=len)

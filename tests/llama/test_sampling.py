@@ -292,6 +292,7 @@ async def test_tokens_are_counted_and_told_exactly(service: LlamaCpp) -> None:
         ({"choice": ("x" * 1001,)}, "choice may have"),
         ({"choice": ("\ud800",)}, "choice: a text is not Unicode"),
         ({"suffix": "b"}, "can't do this: suffix"),
+        ({"sampling": Sampling(stop=tuple("abcdefghijklmnopq"))}, "stop"),
         ({"schema": {}, "echo": True}, "echo"),
     ],
 )
