@@ -12,8 +12,9 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from tests.connected.pipeline import Pipeline
-from tests.connected.test_gateway_workers import start, suspended
+from tests.connected.test_gateway_workers import start
 from tests.fakes.live_openai import Generation, LiveOpenAi
+from tests.suspended import suspended
 from tests.until import AT_ONCE_SECONDS
 from tg_client import TgClient
 from tg_gateway.relay.other_gateways import PART_SECONDS
