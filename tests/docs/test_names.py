@@ -41,6 +41,7 @@ FOREIGN = {
     "process_resident_memory_bytes",
     "producer_exception",
     "proxy_buffering",
+    "pulsar_subscription_back_log",
     "response_trailer_mode",
 }
 """What brokers, proxies, providers and the libraries of others have, and what stands for a name of the reader's."""
