@@ -35,3 +35,20 @@ class CountingLlm(LlmService):
             yield LlmChunk(in_token=7, finish_reason="stop")
         finally:
             self.stopped.set()
+
+
+class SteppedLlm(CountingLlm):
+    """Says a word for each step that it is allowed."""
+
+    step: asyncio.Semaphore
+
+    def __init__(self, model: str = "counting", options: ProviderOptions | None = None, *, steps: int = 0) -> None:
+        super().__init__(model, options)
+        self.step = asyncio.Semaphore(steps)
+
+
+def release(step: asyncio.Semaphore | None, times: int) -> None:
+    """Allow a model so many steps."""
+    assert step is not None
+    for _ in range(times):
+        step.release()

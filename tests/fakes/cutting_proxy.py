@@ -24,13 +24,11 @@ class CuttingProxy:
 
     Attributes:
         url: where it listens.
-        heads: the first bytes of each connection's client.
         cut: how many connections were cut.
     """
 
     def __init__(self, choose: Callable[[], int], cuts: Iterator[int]) -> None:
         self.url = ""
-        self.heads: list[bytes] = []
         self.cut = 0
         self._choose = choose
         self._cuts = cuts
@@ -47,7 +45,6 @@ class CuttingProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.read(_PORTION)
         there, back = await asyncio.open_connection("127.0.0.1", self._choose())
-        self.heads.append(head)
         back.write(head)
         try:
             async with running(_pass_on(reader, back)):

@@ -136,3 +136,17 @@ async def pipeline(
             await stack.enter_async_context(Processor(bus, topics, model, (route,), grace=0.1))
         clients = {route.flow: Client(requestor, route) for route in config_file.config.routes("agent")}
         yield Pipeline(bus, clients)
+
+
+async def tell(
+    llm: LlmService,
+    folder: Path,
+    config: str = BASE,
+    question: str = "q",
+    *,
+    models: Mapping[str, LlmService] | None = None,
+    **more: Any,
+) -> Told:
+    """One dialog of a pipeline of its own."""
+    async with pipeline(llm, folder, config, models=models) as it:
+        return await it.tell(question, **more)

@@ -8,13 +8,11 @@ from typing import Any
 
 from openai import APIConnectionError, AsyncOpenAI
 
-from tests.fakes.counting_llm import CountingLlm
-from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, Opened, open_gateway
+from tests.fakes.counting_llm import CountingLlm, SteppedLlm, release
+from tests.flow.open_gateway import Opened, another_gateway, open_gateway
 from tests.flow.openai_sdk import sdk
-from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_schema.topics import Topics
 
 DEADLINE = 20.0
 MANY = "100000"
@@ -33,9 +31,7 @@ class Pair:
 
     def step(self, words: int) -> None:
         """Let the model say more words."""
-        assert self.llm.step is not None
-        for _ in range(words):
-            self.llm.step.release()
+        release(self.llm.step, words)
 
 
 def client_of(gateway: Gateway) -> AsyncOpenAI:
@@ -46,12 +42,10 @@ def client_of(gateway: Gateway) -> AsyncOpenAI:
 @asynccontextmanager
 async def open_pair(limits: Limits | None = None) -> AsyncIterator[Pair]:
     """Both on one memory bus."""
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm()
     async with (
         open_gateway(llm=llm, limits=limits) as opened,
-        Requestor(opened.bus, Topics(), queues=QUEUES) as requestor,
-        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS, limits=limits) as second,
+        another_gateway(opened.bus, limits=limits) as second,
         client_of(opened.gateway) as one,
         client_of(second) as other,
     ):
@@ -75,8 +69,7 @@ def show(event: dict[str, Any]) -> dict[str, Any]:
 
 async def begin(stream: Any) -> str:
     """The id of a response, from its first event."""
-    async with asyncio.timeout(DEADLINE):
-        first = await anext(aiter(stream))
+    first = await asyncio.wait_for(anext(aiter(stream)), DEADLINE)
     assert first.type == "response.created"
     return str(first.response.id)
 

@@ -72,3 +72,20 @@ async def ran(program: str, *arguments: str, data: bytes = b"", env: Mapping[str
     """Run a command to its end, with `data` on its standard input."""
     async with started(program, *arguments, env={**env, **more}) as process:
         return await ended(process, data)
+
+
+def out_of(process: Process) -> asyncio.StreamReader:
+    """What a process writes on its standard output."""
+    assert process.stdout is not None
+    return process.stdout
+
+
+@asynccontextmanager
+async def terminal_pair() -> AsyncIterator[tuple[int, int]]:
+    """A terminal: our end of it, and a command's."""
+    ours, theirs = os.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)

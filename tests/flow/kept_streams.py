@@ -3,22 +3,21 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import ClientPayloadError, ClientResponse, ClientSession
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.fakes.scripted_agent import ScriptedAgent
-from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
+from tests.flow.open_gateway import ON_ANY_PORT, another_gateway, open_gateway
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, TextCompletionConfig
 from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_gateway.access import Limits
-from tg_gateway.app import Gateway
 from tg_schema import AGENT
 from tg_schema.topics import Topics
 
@@ -68,9 +67,7 @@ class Pair:
 
     def step(self, words: int) -> None:
         """Let the model say more words."""
-        assert self.llm.step is not None
-        for _ in range(words):
-            self.llm.step.release()
+        release(self.llm.step, words)
 
 
 @asynccontextmanager
@@ -82,8 +79,7 @@ async def open_pair(
     llm.step = asyncio.Semaphore(0)
     async with (
         open_gateway(config, llm=llm, limits=limits) as opened,
-        Requestor(opened.bus, Topics(), queues=QUEUES) as requestor,
-        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as second,
+        another_gateway(opened.bus, config, limits=limits) as second,
         ClientSession(second.url) as other,
     ):
         yield Pair(llm, opened.http, other)
@@ -92,36 +88,43 @@ async def open_pair(
 @asynccontextmanager
 async def open_keeping(llm: CountingLlm, limits: Limits | None = None) -> AsyncIterator[ClientSession]:
     """A gateway whose flow keeps what can be kept."""
-    bus, config = (
-        MemoryBus(),
-        Config(flows={"default": {"text-completion": TextCompletionConfig(model="counting", keep=9)}}),
-    )
+    config = Config(flows={"default": {"text-completion": TextCompletionConfig(model="counting", keep=9)}})
     routes = config.routes("text-completion")
     async with (
+        aclosing(MemoryBus()) as bus,
         Processor(bus, config.topics, llm, routes, models=(llm.model,), grace=0.05),
-        Requestor(bus, config.topics, queues=tuple(route.request for route in routes)) as requestor,
-        Gateway(ON_ANY_PORT, requestor, routes, limits=limits) as gateway,
+        another_gateway(bus, ON_ANY_PORT, routes, limits) as gateway,
         ClientSession(gateway.url) as http,
     ):
         yield http
-    await bus.aclose()
 
 
 @asynccontextmanager
 async def open_agent_pair(agent: ScriptedAgent) -> AsyncIterator[tuple[ClientSession, ClientSession]]:
     """A client of each of two gateways before an agent."""
-    bus, topics = MemoryBus(), Topics()
+    topics = Topics()
     spoken = topics.request("default", AGENT.name), topics.response("default", AGENT.name)
     route = Route("default", AGENT, *spoken, plain=False)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(Processor(bus, topics, agent, (route,), grace=0.05))
-        opened = list[ClientSession]()
-        for _ in range(2):
-            requestor = await stack.enter_async_context(Requestor(bus, topics, queues=(route.request,)))
-            gateway = await stack.enter_async_context(Gateway(ON_ANY_PORT, requestor, (route,)))
-            opened.append(await stack.enter_async_context(ClientSession(gateway.url)))
-        yield opened[0], opened[1]
-    await bus.aclose()
+    async with (
+        aclosing(MemoryBus()) as bus,
+        Processor(bus, topics, agent, (route,), grace=0.05),
+        open_two(bus, (route,)) as opened,
+    ):
+        yield opened
+
+
+@asynccontextmanager
+async def open_two(
+    bus: Bus, routes: tuple[Route[Any, Any], ...], config: GatewayConfig = ON_ANY_PORT
+) -> AsyncIterator[tuple[ClientSession, ClientSession]]:
+    """A client of each of two gateways with these routes."""
+    async with (
+        another_gateway(bus, config, routes) as one,
+        another_gateway(bus, config, routes) as other,
+        ClientSession(one.url) as http,
+        ClientSession(other.url) as other_http,
+    ):
+        yield http, other_http
 
 
 class Reader:
@@ -152,8 +155,7 @@ class Reader:
     async def _read(self) -> bool:
         """Whether more has come; otherwise the connection has ended, in order or not."""
         try:
-            async with asyncio.timeout(DEADLINE):
-                more = await self._response.content.readany()
+            more = await asyncio.wait_for(self._response.content.readany(), DEADLINE)
         except ClientPayloadError:
             return False
         self.got += more

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,13 +120,12 @@ async def narrow_gateway(
     """Everything in one process, ready: the gateway knows who serves."""
     llm = llm or CountingLlm()
     llm.capacity = capacity
-    bus = MemoryBus()
     async with (
+        aclosing(MemoryBus()) as bus,
         Processor(bus, CONFIG.topics, llm, TEXTS, timing=OFTEN, grace=0.05),
         another_gateway(bus, llm, queue=queue, config=config, limits=limits) as narrow,
     ):
         yield narrow
-    await bus.aclose()
 
 
 @asynccontextmanager

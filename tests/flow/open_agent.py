@@ -1,7 +1,7 @@
 """A gateway that really listens, on the memory bus, with an agent service behind it."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import ClientSession
@@ -35,12 +35,11 @@ async def open_agent(
 ) -> AsyncIterator[OpenedAgent]:
     """Everything in one process; the client's base URL is the gateway's."""
     agent = agent or ScriptedAgent()
-    bus = MemoryBus()
     async with (
+        aclosing(MemoryBus()) as bus,
         Processor(bus, TOPICS, agent, (ROUTE,), grace=0.05),
         Requestor(bus, TOPICS) as requestor,
         Gateway(config, requestor, (ROUTE,)) as gateway,
         ClientSession(gateway.url) as http,
     ):
         yield OpenedAgent(gateway, agent, http)
-    await bus.aclose()

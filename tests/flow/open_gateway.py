@@ -61,10 +61,11 @@ async def open_gateway(
     bus: Bus | None = None,
     mounts: Sequence[Mount] = MOUNTS,
     texts: Sequence[Route[Any, Any]] = TEXTS,
+    listed: bool = False,
 ) -> AsyncIterator[Opened]:
     """Everything in one process; the client's base URL is the gateway's. The bus is closed with it.
 
-    `instead` answers in place of `llm`, which then is never asked.
+    `instead` answers in place of `llm`, which then is never asked. `listed`: the gateway knows its model.
     """
     llm = llm or CountingLlm()
     bus = bus or MemoryBus()
@@ -75,8 +76,25 @@ async def open_gateway(
         Gateway(config, requestor, (*texts, *PROMPTS), limits=limits, mounts=mounts) as gateway,
         ClientSession(gateway.url) as http,
     ):
+        if listed:
+            await until_listed(http)
         yield Opened(gateway, llm, bus, http)
     await bus.aclose()
+
+
+@asynccontextmanager
+async def another_gateway(
+    bus: Bus,
+    config: GatewayConfig = ON_ANY_PORT,
+    routes: tuple[Route[Any, Any], ...] = TEXTS + PROMPTS,
+    limits: Limits | None = None,
+) -> AsyncIterator[Gateway]:
+    """One more on this bus, with a connection of its own."""
+    async with (
+        Requestor(bus, CONFIG.topics, queues=tuple(route.request for route in routes)) as requestor,
+        Gateway(config, requestor, routes, limits=limits) as gateway,
+    ):
+        yield gateway
 
 
 async def until_listed(http: ClientSession) -> None:

@@ -64,6 +64,16 @@ class Terminal:
             raise AssertionError(f"the screen is\n{self.text}") from None
         return self.text
 
+    async def enter(self, keys: str, seen: str) -> str:
+        """Type, and wait until the screen has a text."""
+        self.type(keys)
+        return await self.until(seen)
+
+    async def enter_until_asked(self, keys: str, times: int) -> str:
+        """Type, and wait for the prompt below `times - 1` messages."""
+        self.type(keys)
+        return await self.until_asked(times)
+
     async def until_asked(self, times: int) -> str:
         """Wait for the prompt below `times - 1` messages."""
         return await self.until(lambda text: _count_prompts(text) == times and text.split("\n")[-1] == ">")

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from prometheus_client import REGISTRY
 from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.passing_bus import PassingBus
 from tests.flow.background_asking import client_of
@@ -151,6 +151,11 @@ class WaitingGateways:
         await asyncio.wait_for(self.llm.started.wait(), DEADLINE)
         return work
 
+    async def finish(self, work: "asyncio.Task[Any]", steps: int = 1) -> None:
+        """Let the model take so many steps, of which the first is that of the work, and await its end."""
+        release(self.llm.steps, steps)
+        await work
+
 
 def serve(bus: Bus, llm: BusyLlm, timing: HeartbeatTiming = OFTEN) -> Processor:
     """A processor, to be entered."""
@@ -171,13 +176,13 @@ def count_waited(event: str) -> float:
 @asynccontextmanager
 async def open_gateways(refusals: int = 0, capacity: int = 1, room: int = 1) -> AsyncIterator[WaitingGateways]:
     """No gateway is open yet."""
-    bus, llm = MemoryBus(), BusyLlm(refusals, capacity, room)
+    llm = BusyLlm(refusals, capacity, room)
     async with (
+        aclosing(MemoryBus()) as bus,
         serve(bus, llm),
         AsyncExitStack() as stack,
     ):
         yield WaitingGateways(llm, bus, stack)
-    await bus.aclose()
 
 
 async def ask(client: AsyncOpenAI, name: str, *, model: str = MODEL, **fields: Any) -> Any:

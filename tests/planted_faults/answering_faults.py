@@ -80,7 +80,7 @@ ANSWERING: Final = (
         "gateway/tg_gateway/relay/live_part.py",
         "for each in self._relay.running if sees is None or sees == each.entry.key)",
         "for each in self._relay.running)",
-        found_by="tests/flow/test_live.py::test_a_key_sees_and_stops_its_own_streams_alone",
+        found_by="tests/flow/test_several_gateways.py::test_a_key_sees_and_stops_its_own_streams_through_any_gateway",
     ),
     Fault(
         "a late reader of the live view gets a change of what it has not seen",
