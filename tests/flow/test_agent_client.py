@@ -5,7 +5,6 @@ import gc
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 
-import msgspec
 import pytest
 from typing_extensions import override
 
@@ -129,16 +128,6 @@ async def test_a_break_out_of_an_iterated_dialog_stops_the_agent(flow: Flow, it:
     assert dialog.trace.messages == (Thought("I must ", THOUGHT, complete=False),)
 
 
-async def test_an_iterated_dialog_that_fails_raises_after_what_came(it: OpenedAgent) -> None:
-    error = RateLimited("the provider is busy", retry_after=3.0)
-    async with open_agent(ScriptedAgent(DIALOG[:4], error)) as failing, flow_of(failing, "rest") as flow:
-        dialog = flow.agent_stream("q")
-        with pytest.raises(RateLimited, match="the provider is busy"):
-            async for _ in dialog:
-                pass
-    assert dialog.trace.messages[:2] == TRACE.messages[:2]
-
-
 async def test_a_dialog_is_begun_once(flow: Flow, it: OpenedAgent) -> None:
     dialog = flow.agent_stream("q")
     async with dialog as events:
@@ -149,16 +138,6 @@ async def test_a_dialog_is_begun_once(flow: Flow, it: OpenedAgent) -> None:
     with pytest.raises(BadRequest, match="call agent_stream again"):
         await dialog.__aenter__()
     assert len(it.agent.requests) == 1
-
-
-async def test_a_cancelled_caller_stops_the_agent(flow: Flow, it: OpenedAgent) -> None:
-    it.agent.step = asyncio.Semaphore(2)
-    asking = asyncio.create_task(flow.agent("q"))
-    await it.agent.started.wait()
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    await within(1, it.agent.stopped.wait())
 
 
 async def test_an_interrupt_in_the_moment_that_the_answer_begins_leaves_nothing_open(it: OpenedAgent) -> None:
@@ -247,17 +226,6 @@ async def test_sub_agents_and_calls_side_by_side() -> None:
     assert trace.messages[2] == Action("y", "ay", tool="y", arguments="no json", call_id="2")
     assert (trace.answer, trace.in_token, trace.out_token) == ("XXY", 0, None)
     assert trace.steps == (AgentStep("Ask both.", "x", {}, "XX"), AgentStep(None, "y", {}, "Y"))
-
-
-@pytest.mark.parametrize("door", ["rest", "socket"])
-async def test_an_answer_that_is_cut(door: str) -> None:
-    cut = msgspec.structs.replace(DIALOG[-1], finish_reason="length")
-    async with open_agent(ScriptedAgent((*DIALOG[:-1], cut))) as it, flow_of(it, door) as flow:
-        async with flow.agent_stream("q") as events:
-            told = [event async for event in events]
-        assert [event.finish_reason for event in told if isinstance(event, Answer)][-1] == "length"
-        assert events.trace.finish_reason == "length"
-        assert (await flow.agent("q")).finish_reason == "length"
 
 
 async def test_an_answer_that_is_withdrawn() -> None:

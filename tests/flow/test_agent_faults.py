@@ -1,4 +1,4 @@
-"""What goes wrong under an agent: models, tools, clients and processes; each ends typed, or goes on."""
+"""What goes wrong under an agent, and who leaves: models, tools, clients and processes; each ends typed, or goes on."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,16 +10,20 @@ import pytest
 from tests.fakes import tools
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline
+from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline, tell
 from tests.flow.agent_turns import DONE, call
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT
 from tests.flow.serve_context import context_of
-from tests.until import until
+from tests.until import AT_ONCE_SECONDS, until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
+from tg_base.protocol import Route
 from tg_base.server import Processor
+from tg_client import Action, TgClient, Thought
 from tg_flow.agent import AgentKind
-from tg_schema import AgentRequest, AgentStep
+from tg_gateway.app import Gateway
+from tg_schema import AGENT, COMMON_FEATURES, AgentRequest, AgentStep, ToolCallDelta
 from tg_schema.errors import Unavailable
 
 TOOLS = """
@@ -45,8 +49,7 @@ def nothing_seen() -> None:
 
 async def test_a_model_that_fails_in_mid_thought(tmp_path: Path) -> None:
     llm = TurnsLlm(("Thought: I th", "ink", Unavailable("the model is gone; ask again")))
-    async with pipeline(llm, tmp_path) as it:
-        told = await it.tell()
+    told = await tell(llm, tmp_path)
     assert told.messages == [("thought", "I think")]
     assert isinstance(told.error, Unavailable)
     assert told.error.message == "the model is gone; ask again"
@@ -54,27 +57,24 @@ async def test_a_model_that_fails_in_mid_thought(tmp_path: Path) -> None:
 
 async def test_a_model_that_fails_after_a_tool(tmp_path: Path) -> None:
     llm = TurnsLlm(call("add", a=1), ("Thought: x", Unavailable("gone")))
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        told = await it.tell(streaming=False)
+    told = await tell(llm, tmp_path, BASE + TOOLS, streaming=False)
     assert told.records == []
     assert isinstance(told.error, Unavailable)
 
 
 async def test_a_tool_that_hangs_is_stopped_and_told(tmp_path: Path) -> None:
     config = BASE + TOOLS.replace("timeout = 20", "timeout = 0.1")
-    async with pipeline(TurnsLlm(call("hang"), DONE), tmp_path, config) as it:
-        told = await it.tell()
+    told = await tell(TurnsLlm(call("hang"), DONE), tmp_path, config)
     assert ("observation", "error: no result within 0.1 s") in told.messages
     assert told.answer == "done"
     assert tools.seen == ["started", "stopped"]
 
 
 async def test_a_function_that_blocks_its_thread_blocks_nothing_else(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("block"), DONE), tmp_path, BASE + TOOLS) as it:
-        try:
-            told = await it.tell()
-        finally:
-            tools.released.set()
+    try:
+        told = await tell(TurnsLlm(call("block"), DONE), tmp_path, BASE + TOOLS)
+    finally:
+        tools.released.set()
     assert ("observation", "error: no result within 0.1 s") in told.messages
     assert told.answer == "done"
 
@@ -90,32 +90,22 @@ async def test_a_function_that_blocks_its_thread_blocks_nothing_else(tmp_path: P
 )
 async def test_a_tool_that_ends_in_a_strange_way(tmp_path: Path, tool: str, words: str) -> None:
     config = BASE + f'[tools.{tool}]\nkind = "python"\noptions.function = "tests.fakes.tools:{tool}"\n'
-    async with pipeline(TurnsLlm(call(tool), DONE), tmp_path, config) as it:
-        told = await it.tell()
+    told = await tell(TurnsLlm(call(tool), DONE), tmp_path, config)
     assert ("observation", f"error: {words}") in told.messages
     assert told.answer == "done"
 
 
 async def test_more_calls_than_run_at_once(tmp_path: Path) -> None:
     many = "Thought: so\n" + 'Action: add\nAction Input: {"a": 1}\n' * 100
-    async with pipeline(TurnsLlm((many,), DONE), tmp_path, BASE + TOOLS) as it:
-        told = await it.tell()
+    told = await tell(TurnsLlm((many,), DONE), tmp_path, BASE + TOOLS)
     assert [content for kind, content in told.messages if kind == "observation"] == ["2"] * 100
 
 
 async def test_a_very_long_observation_is_cut(tmp_path: Path) -> None:
     config = BASE + '[tools.long]\nkind = "python"\noptions.function = "tests.fakes.tools:long"\n'
-    async with pipeline(TurnsLlm(call("long"), DONE), tmp_path, config) as it:
-        told = await it.tell()
+    told = await tell(TurnsLlm(call("long"), DONE), tmp_path, config)
     (observation,) = [content for kind, content in told.messages if kind == "observation"]
     assert observation == "x" * 100_000 + "\n(the rest is left out; only 100000 characters are shown)"
-
-
-async def test_a_client_that_leaves_in_a_tool_call_stops_the_tool(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("hang"), DONE), tmp_path, BASE + TOOLS) as it:
-        async with it.clients["default"].stream(AgentRequest("q", streaming=True)):
-            await until(lambda: "started" in tools.seen)
-        await until(lambda: "stopped" in tools.seen)
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -139,19 +129,10 @@ agent = {}
 """
 
 
-async def test_a_client_that_leaves_stops_what_a_sub_agent_calls(tmp_path: Path) -> None:
-    lead, below = TurnsLlm(call("below", question="?")), TurnsLlm(call("hang"))
-    async with pipeline(lead, tmp_path, SUPERVISED + TOOLS, models={"below": below}) as it:
-        async with it.clients["default"].stream(AgentRequest("q", streaming=True)):
-            await until(lambda: "started" in tools.seen)
-        await until(lambda: "stopped" in tools.seen)
-
-
 async def test_messages_of_a_sub_agent_that_fails_in_mid_thought_have_their_end(tmp_path: Path) -> None:
     lead = TurnsLlm(call("below", question="?"), DONE)
     below = TurnsLlm(("Thought: a", Unavailable("gone")))
-    async with pipeline(lead, tmp_path, SUPERVISED + TOOLS, models={"below": below}) as it:
-        told = await it.tell()
+    told = await tell(lead, tmp_path, SUPERVISED + TOOLS, models={"below": below})
     assert told.answer == "done"
     assert ("observation", "error: gone") in told.messages
 
@@ -208,3 +189,60 @@ async def test_a_process_that_dies_before_the_first_record_is_not_noticed(tmp_pa
         busy.kill()
         told = await asyncio.wait_for(asking, 20)
         assert told.messages == [("answer", "done")]
+
+
+ROUTE = Route("default", AGENT, TOPICS.request("default", AGENT.name), TOPICS.response("default", AGENT.name), False)
+
+
+@asynccontextmanager
+async def road(llm: TurnsLlm, folder: Path, config: str = BASE + TOOLS, **models: TurnsLlm) -> AsyncIterator[str]:
+    """The URL of a gateway before a pipeline with an agent."""
+    async with (
+        pipeline(llm, folder, config, models=models) as it,
+        Requestor(it.bus, CONFIG.topics, timing=LIVELY) as requestor,
+        Gateway(ON_ANY_PORT, requestor, (ROUTE,)) as gateway,
+    ):
+        yield gateway.url
+
+
+async def stopped() -> None:
+    """The tool that hangs was stopped."""
+    await asyncio.wait_for(until(lambda: tools.seen == ["started", "stopped"]), AT_ONCE_SECONDS)
+
+
+@pytest.mark.parametrize("door", ["rest", "socket"])
+@pytest.mark.parametrize("kind", [Thought, Action])
+async def test_leaving_the_sdk_stops_the_tool(tmp_path: Path, door: str, kind: type) -> None:
+    async with (
+        road(TurnsLlm(call("hang"), DONE), tmp_path) as url,
+        TgClient(url, retries=0) as client,
+        client.socket() as socket,
+    ):
+        flow = client.flow() if door == "rest" else socket.flow()
+        async with flow.agent_stream("q") as events:
+            await until(lambda: "started" in tools.seen)
+            async for event in events:
+                if isinstance(event, kind):
+                    break
+        await stopped()
+
+
+async def test_leaving_in_a_sub_agents_tool_stops_it(tmp_path: Path) -> None:
+    lead, below = TurnsLlm(call("below", question="?")), TurnsLlm(call("hang"))
+    async with road(lead, tmp_path, SUPERVISED + TOOLS, below=below) as url, TgClient(url, retries=0) as client:
+        async with client.flow().agent_stream("q") as events:
+            async for event in events:
+                if isinstance(event, Action) and event.path:
+                    break
+            await until(lambda: "started" in tools.seen)
+        await stopped()
+
+
+@pytest.mark.parametrize("before", ["I must add.", "x" * 300])
+async def test_a_dialog_goes_on_from_the_steps_of_its_trace_as_from_its_own_turns(tmp_path: Path, before: str) -> None:
+    llm = TurnsLlm((before, ToolCallDelta(0, "c", "add", '{"a": 2}')), ("It is 3.",), features=COMMON_FEATURES)
+    async with road(llm, tmp_path) as url, TgClient(url, retries=0) as client:
+        trace = await client.flow().agent("q")
+        await client.flow().agent("q", history=trace.steps)
+    own, kept = (request.messages for request in llm.requests[1:])
+    assert [message.text for message in kept] == [message.text for message in own] == ["q", before, "3"]

@@ -10,9 +10,7 @@ import pytest
 
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.open_agent import OpenedAgent, open_agent
-from tests.flow.raw_http import raw_connection
-from tests.within import within
-from tg_schema import AgentRequest, AgentResponse, AgentStep
+from tg_schema import AgentRequest, AgentResponse
 from tg_schema.errors import Timeout
 
 SHORT = "/api/v1/agent"
@@ -96,11 +94,6 @@ async def test_frames(it: OpenedAgent) -> None:
             assert frame == {"id": "q", "response": wire(record), "complete": record is DIALOG[-1]}
 
 
-async def test_a_whole_answer_is_one_frame(it: OpenedAgent) -> None:
-    (frame,) = await frames(it, {"question": "2 + 3?"})
-    assert (frame["response"]["content"], frame["response"]["end_of_dialog"]) == ("It is 5.", True)
-
-
 async def test_every_door_says_that_an_answer_is_cut() -> None:
     cut = msgspec.structs.replace(DIALOG[-1], finish_reason="length")
     question = {"question": "q"}
@@ -122,23 +115,6 @@ async def test_chunks_that_wait_are_joined_within_their_message(it: OpenedAgent)
     for event in said:
         texts[event["message_id"]] = texts.get(event["message_id"], "") + event["content"]
     assert list(texts.values()) == ["I must add.", "sum", "5.0", "Done.", "It is 5."]
-
-
-async def test_all_that_can_be_asked(it: OpenedAgent) -> None:
-    step = {"thought": "t", "action": "sum", "arguments": {"a": "1"}, "observation": "1"}
-    body = {
-        "question": "q",
-        "group": ["maths"],
-        "state": "begun",
-        "history": [step],
-        "collection": "x",
-        "workspace": "w",
-    }
-    async with it.http.post(SHORT, json=body) as response:
-        assert response.status == 200
-    (asked,) = it.agent.requests
-    assert (asked.question, asked.group, asked.state) == ("q", ("maths",), "begun")
-    assert asked.history == (AgentStep("t", "sum", {"a": "1"}, "1"),)
 
 
 @pytest.mark.parametrize(
@@ -190,33 +166,6 @@ async def test_a_failure_in_mid_dialog_is_the_last_event() -> None:
         assert frame["error"] == {"type": "timeout", "message": "the tool took too long"}
         (frame,) = await frames(it, {"question": "q"})
         assert frame["error"]["type"] == "timeout"
-
-
-@pytest.mark.parametrize("said", range(len(DIALOG) - 1))
-async def test_hanging_up_stops_the_agent(it: OpenedAgent, said: int) -> None:
-    it.agent.step = asyncio.Semaphore(0)
-    host, port = it.gateway.url.removeprefix("http://").strip("/").split(":")
-    async with raw_connection((host, int(port))) as raw:
-        raw.post(SHORT, b'{"question":"q","streaming":true}')
-        await asyncio.wait_for(it.agent.started.wait(), 5)
-        for _ in range(said):
-            it.agent.step.release()
-            await raw.until(b"}\n\n\r\n")
-    await within(1, it.agent.stopped.wait())
-    assert it.agent.said == said
-
-
-async def test_a_cancel_on_the_socket_stops_the_agent(it: OpenedAgent) -> None:
-    it.agent.step = asyncio.Semaphore(0)
-    async with it.http.ws_connect(SOCKET) as socket:
-        await socket.send_json({"id": 1, "service": "agent", "request": {"question": "q", "streaming": True}})
-        for _ in range(3):
-            it.agent.step.release()
-            await socket.receive_json(timeout=5)
-        await socket.send_json({"id": 1, "cancel": True})
-        assert (await socket.receive_json(timeout=5))["error"]["type"] == "cancelled"
-        await within(1, it.agent.stopped.wait())
-    assert it.agent.said == 3
 
 
 async def test_the_flow_service_tells_of_agents(it: OpenedAgent) -> None:

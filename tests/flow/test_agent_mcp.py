@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_dialog import BASE, tell
 from tests.flow.agent_turns import DONE, call, observed, refusal
 from tests.free_port import free_port
 from tests.until import until
@@ -55,15 +55,13 @@ async def test_a_stdio_server_is_asked_in_one_session(tmp_path: Path) -> None:
 
 async def test_its_tools_are_described_to_the_model(http: str, tmp_path: Path) -> None:
     llm = TurnsLlm(DONE)
-    async with pipeline(llm, tmp_path, BASE + http) as it:
-        await it.tell()
+    await tell(llm, tmp_path, BASE + http)
     assert "tiny_add: Adds two numbers." in (llm.requests[0].system or "")
     assert "tiny_walk" in (llm.requests[0].system or "")
 
 
 async def test_progress_is_shown_as_it_comes(http: str, tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("tiny_walk", steps=2), DONE), tmp_path, BASE + http) as it:
-        told = await it.tell()
+    told = await tell(TurnsLlm(call("tiny_walk", steps=2), DONE), tmp_path, BASE + http)
     pieces = [record.content for record in told.records if record.chunk_type == "observation"]
     assert "".join(piece or "" for piece in pieces) == "step 1\nstep 2\nthere"
     assert len(pieces) >= 2

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_dialog import BASE, pipeline, tell
 from tests.flow.agent_turns import call
 from tg_base.llm import LlmChunk
 from tg_flow.agent.core.plan_reader import PlanReader
 from tg_flow.agent.parsing import Event, ReactParser, TextDelta
 from tg_flow.agent.patterns import steps_of
 from tg_schema import COMMON_FEATURES, TextCompletionResponse
-from tg_schema.errors import BadRequest, ProtocolError
+from tg_schema.errors import ProtocolError
 from tg_schema.features import Feature
 
 ADD = """
@@ -30,36 +30,27 @@ async def test_a_plan_is_made_and_carried_out(tmp_path: Path) -> None:
         ("Final Answer: two",),
         ("The answer", " is two."),
     )
-    async with pipeline(llm, tmp_path, BASE + ADD) as it:
-        told = await it.tell("How much?", pattern="plan-then-execute")
-        assert told.messages == [
-            ("thought", "1. Add two\n2. Say it\n"),
-            ("thought", "so"),
-            ("action", '{"tool":"add","arguments":{"a":1}}'),
-            ("observation", "2"),
-            ("thought", "it is 2"),
-            ("thought", "two"),
-            ("answer", "The answer is two."),
-        ]
-        assert told.records[-1].in_token == 50
-        assert "add: Adds two numbers." in (llm.requests[0].system or "")
-        assert "Say it" in (llm.requests[3].prompt or "")
-        assert "1. Add two: it is 2" in (llm.requests[3].prompt or "")
-        assert "2. Say it: two" in (llm.requests[4].prompt or "")
-
-
-async def test_a_pattern_that_nobody_offers_is_refused(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(), tmp_path, BASE) as it:
-        error = (await it.tell("How much?", pattern="wishing")).error
-    assert isinstance(error, BadRequest)
-    assert error.message == 'there is no pattern "wishing"; known are plan-then-execute, react, supervisor'
+    told = await tell(llm, tmp_path, BASE + ADD, question="How much?", pattern="plan-then-execute")
+    assert told.messages == [
+        ("thought", "1. Add two\n2. Say it\n"),
+        ("thought", "so"),
+        ("action", '{"tool":"add","arguments":{"a":1}}'),
+        ("observation", "2"),
+        ("thought", "it is 2"),
+        ("thought", "two"),
+        ("answer", "The answer is two."),
+    ]
+    assert told.records[-1].in_token == 50
+    assert "add: Adds two numbers." in (llm.requests[0].system or "")
+    assert "Say it" in (llm.requests[3].prompt or "")
+    assert "1. Add two: it is 2" in (llm.requests[3].prompt or "")
+    assert "2. Say it: two" in (llm.requests[4].prompt or "")
 
 
 async def test_a_plan_without_steps_is_the_question(tmp_path: Path) -> None:
     config = BASE.replace("agent = {}", 'agent.pattern = "plan-then-execute"')
     llm = TurnsLlm(("I just answer.",), ("Final Answer: a",), ("b",))
-    async with pipeline(llm, tmp_path, config) as it:
-        told = await it.tell("How much?", streaming=False)
+    told = await tell(llm, tmp_path, config, question="How much?", streaming=False)
     assert told.answer == "b"
     assert "How much?" in (llm.requests[1].prompt or "")
 
@@ -95,8 +86,7 @@ def test_a_plan_is_read_however_it_is_written_and_cut(text: str, told: list[tupl
 @pytest.mark.parametrize("plan", [text for text, _ in PLANS[:8]])
 async def test_the_steps_of_a_plan_are_carried_out_however_it_is_written(tmp_path: Path, plan: str) -> None:
     llm = TurnsLlm((plan,), ("Final Answer: a",), ("Final Answer: b",), ("c",))
-    async with pipeline(llm, tmp_path) as it:
-        told = await it.tell(pattern="plan-then-execute")
+    told = await tell(llm, tmp_path, pattern="plan-then-execute")
     assert told.answer == "c"
     assert ["Add two" in (request.prompt or "") for request in llm.requests] == [False, True, True, True]
     assert not any("Final Answer" in text or "```" in text for _, text in told.messages)
@@ -126,8 +116,14 @@ async def test_the_conclusion_is_read_like_any_answer(
 
 
 async def test_a_conclusion_without_text_is_an_error(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(("1. a",), ("Final Answer: b",), ("Final Answer: ",)), tmp_path) as it:
-        assert isinstance((await it.tell(pattern="plan-then-execute")).error, ProtocolError)
+    assert isinstance(
+        (
+            await tell(
+                TurnsLlm(("1. a",), ("Final Answer: b",), ("Final Answer: ",)), tmp_path, pattern="plan-then-execute"
+            )
+        ).error,
+        ProtocolError,
+    )
 
 
 def test_steps_as_models_write_them() -> None:
@@ -160,8 +156,7 @@ async def test_a_supervisor_asks_other_agents(tmp_path: Path) -> None:
         "sums": TurnsLlm(call("add", a=1), ("Final Answer: it is 2",)),
         "poets": TurnsLlm(("Final Answer: moon",)),
     }
-    async with pipeline(lead, tmp_path, TEAM + ADD, models=models) as it:
-        told = await it.tell("Sum and rhyme")
+    told = await tell(lead, tmp_path, TEAM + ADD, models=models, question="Sum and rhyme")
     assert "sums: adds numbers" in (lead.requests[0].system or "")
     assert told.answer == "2, and a rhyme"
     by_path: dict[tuple[str, ...], list[str]] = {}
@@ -181,8 +176,7 @@ async def test_a_supervisor_asks_other_agents(tmp_path: Path) -> None:
 async def test_a_supervisor_hears_of_an_agent_that_fails(tmp_path: Path) -> None:
     lead = TurnsLlm(call("sums", question="?"), ("Final Answer: sorry",))
     models = {"sums": TurnsLlm(("Thought: hm",)), "poets": TurnsLlm(("",))}
-    async with pipeline(lead, tmp_path, TEAM + ADD, models=models) as it:
-        told = await it.tell()
+    told = await tell(lead, tmp_path, TEAM + ADD, models=models)
     assert told.answer == "sorry"
     assert any(content.startswith("error: the model makes no valid tool call") for _, content in told.messages)
 
@@ -194,8 +188,7 @@ async def test_supervisors_of_supervisors(tmp_path: Path) -> None:
         "poets": TurnsLlm(("Final Answer: a",)),
     }
     lead = TurnsLlm(call("sums", question="?"), ("Final Answer: c",))
-    async with pipeline(lead, tmp_path, config + ADD, models=models) as it:
-        told = await it.tell()
+    told = await tell(lead, tmp_path, config + ADD, models=models)
     assert told.answer == "c"
     assert {record.path for record in told.records} == {(), ("sums",), ("sums", "poets")}
     assert told.records[-1].in_token == 50

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_dialog import BASE, pipeline, tell
 from tests.flow.agent_turns import DONE, call
 from tests.until import until
 from tg_base.llm import LlmChunk
@@ -35,8 +35,7 @@ async def test_a_tool_is_called_and_the_answer_streams(tmp_path: Path) -> None:
         ("Thought: I must", " add.\nAction: add\nAction In", 'put: {"a": 2, "b": 3}\n'),
         ("Thought: I know\n", "Final Answer: It ", "is ", "5."),
     )
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        told = await it.tell("How much is 2 + 3?")
+    told = await tell(llm, tmp_path, BASE + TOOLS, question="How much is 2 + 3?")
     assert told.messages == [
         ("thought", "I must add."),
         ("action", '{"tool":"add","arguments":{"a":2,"b":3}}'),
@@ -74,8 +73,9 @@ async def test_every_token_leaves_before_the_next_is_made(tmp_path: Path) -> Non
 
 
 async def test_the_whole_answer_in_one_record(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("add", a=2), ("Final Answer: It is", " 3.")), tmp_path, BASE + TOOLS) as it:
-        told = await it.tell(streaming=False)
+    told = await tell(
+        TurnsLlm(call("add", a=2), ("Final Answer: It is", " 3.")), tmp_path, BASE + TOOLS, streaming=False
+    )
     (record,) = told.records
     assert (record.chunk_type, record.content) == ("answer", "It is 3.")
     assert (record.end_of_message, record.end_of_dialog) == (True, True)
@@ -83,8 +83,7 @@ async def test_the_whole_answer_in_one_record(tmp_path: Path) -> None:
 
 
 async def test_an_observation_streams(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("count", to=3), DONE), tmp_path, BASE + TOOLS) as it:
-        told = await it.tell()
+    told = await tell(TurnsLlm(call("count", to=3), DONE), tmp_path, BASE + TOOLS)
     pieces = [record.content for record in told.records if record.chunk_type == "observation"]
     assert "".join(piece or "" for piece in pieces) == "0 1 2 "
     assert len({record.message_id for record in told.records if record.chunk_type == "observation"}) == 1
@@ -94,8 +93,7 @@ async def test_calls_run_side_by_side(tmp_path: Path) -> None:
     config = BASE + TOOLS + '[tools.meet]\nkind = "python"\noptions.function = "tests.fakes.tools:meet"\n'
     both = "Thought: so\nAction: meet\nAction Input: {}\nAction: meet\nAction Input: {}\nAction: nope\n"
     llm = TurnsLlm((both,), DONE)
-    async with pipeline(llm, tmp_path, config) as it:
-        told = await it.tell()
+    told = await tell(llm, tmp_path, config)
     assert [content for kind, content in told.messages if kind == "observation"] == [
         'error: there is no tool "nope" now; there are: add, count, crash, meet',
         "met",
@@ -106,8 +104,7 @@ async def test_calls_run_side_by_side(tmp_path: Path) -> None:
 
 async def test_a_crash_is_an_observation_and_tells_nothing_of_itself(tmp_path: Path) -> None:
     llm = TurnsLlm(call("crash"), DONE)
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        told = await it.tell()
+    told = await tell(llm, tmp_path, BASE + TOOLS)
     assert ("observation", "error: the tool failed") in told.messages
     assert told.answer == "done"
     assert "secret" not in (llm.requests[1].prompt or "")
@@ -116,14 +113,12 @@ async def test_a_crash_is_an_observation_and_tells_nothing_of_itself(tmp_path: P
 async def test_a_malformed_call_is_told_once_and_then_ends(tmp_path: Path) -> None:
     wrong = ("Thought: so\nAction: add\nAction Input: {broken\n",)
     llm = TurnsLlm(wrong, call("add", a=1), wrong, DONE)
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        told = await it.tell()
-        assert told.answer == "done"
-        assert "Observation: error: the arguments end in the middle" in (llm.requests[1].prompt or "")
-    async with pipeline(TurnsLlm(wrong), tmp_path, BASE + TOOLS) as it:
-        told = await it.tell()
-        assert isinstance(told.error, ProtocolError)
-        assert len([kind for kind, _ in told.messages if kind == "action"]) == 2
+    told = await tell(llm, tmp_path, BASE + TOOLS)
+    assert told.answer == "done"
+    assert "Observation: error: the arguments end in the middle" in (llm.requests[1].prompt or "")
+    told = await tell(TurnsLlm(wrong), tmp_path, BASE + TOOLS)
+    assert isinstance(told.error, ProtocolError)
+    assert len([kind for kind, _ in told.messages if kind == "action"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -140,14 +135,12 @@ async def test_a_malformed_call_is_told_once_and_then_ends(tmp_path: Path) -> No
 )
 async def test_the_model_is_told_what_was_wrong(tmp_path: Path, turn: tuple[str, ...], words: str) -> None:
     llm = TurnsLlm(turn, DONE)
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        assert (await it.tell()).answer == "done"
+    assert (await tell(llm, tmp_path, BASE + TOOLS)).answer == "done"
     assert words in (llm.requests[1].prompt or "")
 
 
 async def test_a_plain_answer_is_an_answer(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(("Paris", " it is.")), tmp_path, BASE + TOOLS) as it:
-        assert (await it.tell()).messages == [("answer", "Paris it is.")]
+    assert (await tell(TurnsLlm(("Paris", " it is.")), tmp_path, BASE + TOOLS)).messages == [("answer", "Paris it is.")]
 
 
 async def test_a_plain_answer_streams_at_once_where_nothing_is_held_back(tmp_path: Path) -> None:
@@ -173,8 +166,7 @@ async def test_an_answer_that_was_cut_says_so(tmp_path: Path) -> None:
 async def test_a_long_answer_is_whole_whatever_words_are_in_it(tmp_path: Path, word: str, streaming: bool) -> None:
     answer = f"{'It is so. ' * 30}\n{word} a heading\nand the rest."
     llm = TurnsLlm(tuple(answer))
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        assert (await it.tell(streaming=streaming)).messages == [("answer", answer)]
+    assert (await tell(llm, tmp_path, BASE + TOOLS, streaming=streaming)).messages == [("answer", answer)]
     assert len(llm.requests) == 1
 
 
@@ -227,27 +219,23 @@ async def test_an_edit_of_a_prompt_while_the_agent_is_opened_is_in_force(
 
 async def test_thinking_apart_from_the_text_is_a_thought_of_its_own(tmp_path: Path) -> None:
     llm = TurnsLlm((LlmChunk(reasoning="hm "), LlmChunk(reasoning="so"), "Thought: a\nFinal Answer: b"))
-    async with pipeline(llm, tmp_path) as it:
-        assert (await it.tell()).messages == [("thought", "hm so"), ("thought", "a"), ("answer", "b")]
+    assert (await tell(llm, tmp_path)).messages == [("thought", "hm so"), ("thought", "a"), ("answer", "b")]
 
 
 async def test_an_answer_that_goes_on_to_act_is_withdrawn(tmp_path: Path) -> None:
     long = "I say this at great length. " * 20
     llm = TurnsLlm((long, '\nAction: add\nAction Input: {"a": 1}\n'), DONE)
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        told = await it.tell()
-        assert told.answer == "done"
-        assert [kind for kind, _ in told.messages] == ["answer", "action", "observation", "answer"]
+    told = await tell(llm, tmp_path, BASE + TOOLS)
+    assert told.answer == "done"
+    assert [kind for kind, _ in told.messages] == ["answer", "action", "observation", "answer"]
     llm = TurnsLlm((long, '\nAction: add\nAction Input: {"a": 1}\n'), DONE)
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        assert (await it.tell(streaming=False)).answer == "done"
+    assert (await tell(llm, tmp_path, BASE + TOOLS, streaming=False)).answer == "done"
 
 
 async def test_a_dialog_goes_on_from_its_history(tmp_path: Path) -> None:
     llm = TurnsLlm(DONE)
     step = AgentStep("I add", "add", {"a": "2"}, "3")
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        assert (await it.tell(history=(step,))).answer == "done"
+    assert (await tell(llm, tmp_path, BASE + TOOLS, history=(step,))).answer == "done"
     assert 'Thought: I add\nAction: add\nAction Input: {"a":"2"}\nObservation: 3' in (llm.requests[0].prompt or "")
 
 
@@ -256,34 +244,29 @@ def limited(limit: str) -> str:
 
 
 async def test_the_limits_end_a_dialog(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("add", a=1)), tmp_path, limited("iterations = 3")) as it:
-        told = await it.tell()
-        assert isinstance(told.error, TooLarge)
-        assert "3 iterations" in told.error.message
-        assert len([kind for kind, _ in told.messages if kind == "observation"]) == 3
-    async with pipeline(TurnsLlm(call("add", a=1)), tmp_path, limited("tokens = 25")) as it:
-        told = await it.tell()
-        assert isinstance(told.error, TooLarge)
-        assert "25 tokens" in told.error.message
+    told = await tell(TurnsLlm(call("add", a=1)), tmp_path, limited("iterations = 3"))
+    assert isinstance(told.error, TooLarge)
+    assert "3 iterations" in told.error.message
+    assert len([kind for kind, _ in told.messages if kind == "observation"]) == 3
+    told = await tell(TurnsLlm(call("add", a=1)), tmp_path, limited("tokens = 25"))
+    assert isinstance(told.error, TooLarge)
+    assert "25 tokens" in told.error.message
     llm = TurnsLlm(("Thought: a", asyncio.Event()))
-    async with pipeline(llm, tmp_path, limited("seconds = 0.2")) as it:
-        told = await it.tell()
-        assert isinstance(told.error, Timeout)
-        assert "within 0.2 s" in told.error.message
-        await asyncio.wait_for(llm.stopped.wait(), 5)
+    told = await tell(llm, tmp_path, limited("seconds = 0.2"))
+    assert isinstance(told.error, Timeout)
+    assert "within 0.2 s" in told.error.message
+    await asyncio.wait_for(llm.stopped.wait(), 5)
 
 
 async def test_a_refusal_of_the_provider_is_no_answer(tmp_path: Path) -> None:
     llm = TurnsLlm(("Final Answer: a", LlmChunk(finish_reason="content_filter")))
-    async with pipeline(llm, tmp_path) as it:
-        assert isinstance((await it.tell()).error, ContentFilter)
+    assert isinstance((await tell(llm, tmp_path)).error, ContentFilter)
 
 
 @pytest.mark.parametrize("question", [None, "", " \n"])
 async def test_a_request_without_a_question(tmp_path: Path, question: str | None) -> None:
     llm = TurnsLlm(DONE)
-    async with pipeline(llm, tmp_path) as it:
-        told = await it.tell(question)  # type: ignore[arg-type]
+    told = await tell(llm, tmp_path, question=question)  # type: ignore[arg-type]
     assert isinstance(told.error, BadRequest)
     assert "question is missing" in told.error.message
     assert llm.requests == []
@@ -338,8 +321,7 @@ async def test_a_model_that_cannot_stop_is_not_asked_to(tmp_path: Path) -> None:
         ("Final Answer: 2",),
         features=TEXT_ONLY - {"stop"},
     )
-    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
-        assert (await it.tell()).answer == "2"
+    assert (await tell(llm, tmp_path, BASE + TOOLS)).answer == "2"
     assert llm.requests[0].sampling is None
 
 

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_dialog import BASE, pipeline, tell
 from tests.flow.agent_turns import DONE, call, observed, observed_in, refusal
 from tests.installed_package import install_package
 from tg_base.bus import Bus
@@ -72,8 +72,7 @@ options.system = "Be brief."
 
 async def test_prompts_and_models(tmp_path: Path) -> None:
     llm = TurnsLlm(call("greet", who="Ann"), ("Hello ", "Ann"), call("ask", prompt="why?"), ("because",), DONE)
-    async with pipeline(llm, tmp_path, BASE + PROMPTS) as it:
-        told = await it.tell()
+    told = await tell(llm, tmp_path, BASE + PROMPTS)
     assert [content for kind, content in told.messages if kind == "observation"] == ["Hello Ann", "because"]
     assert llm.requests[1].prompt == "Greet Ann."
     assert (llm.requests[3].system, llm.requests[3].prompt) == ("Be brief.", "why?")
