@@ -1,7 +1,7 @@
 """Vectors of the providers that have them, through their real SDKs, from a server that speaks their wires."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,11 +61,8 @@ class Wire:
     @asynccontextmanager
     async def opened(self, server: EmbeddingServer) -> AsyncIterator[LlmService]:
         table = {"base_url": server.url + self.path, "extra_features": list(self.extra), "tries": 1, **self.options}
-        service = await open_provider(self.provider, MODEL, table)
-        try:
+        async with aclosing(await open_provider(self.provider, MODEL, table)) as service:
             yield service
-        finally:
-            await service.aclose()
 
 
 DIMENSIONS = {"dimensions": 64}

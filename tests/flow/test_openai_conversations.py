@@ -1,6 +1,7 @@
 """What the openai provider says of conversations, tools and models, where compatible servers differ from OpenAI."""
 
 import json
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -91,9 +92,8 @@ async def test_images_of_a_tool_are_refused(openai_server: OpenAiServer, open_op
 async def test_further_fields_of_the_configuration_are_sent() -> None:
     async with CompatibleServer.running() as server:
         options = {"base_url": f"{server.url}/v1", "extra_body": {"top_k": 3, "seed": 5}}
-        provider = await open_provider("vllm", MODEL_AT_HOME, options)
-        await responses(provider, TextCompletionRequest(prompt="p"))
-        await provider.aclose()
+        async with aclosing(await open_provider("vllm", MODEL_AT_HOME, options)) as provider:
+            await responses(provider, TextCompletionRequest(prompt="p"))
         asked = server.exchanges[0].asked
         assert asked is not None
         assert (asked.sampling.top_k, asked.sampling.seed) == (3, 5)
@@ -101,10 +101,11 @@ async def test_further_fields_of_the_configuration_are_sent() -> None:
 
 async def test_a_key_that_is_not_needed_is_used_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", OpenAiChatServer.key)
-    async with OpenAiChatServer.running() as server:
-        provider = await open_provider("vllm", MODEL_AT_HOME, {"base_url": f"{server.url}/v1"})
+    async with (
+        OpenAiChatServer.running() as server,
+        aclosing(await open_provider("vllm", MODEL_AT_HOME, {"base_url": f"{server.url}/v1"})) as provider,
+    ):
         assert len(await provider.models()) == 2
-        await provider.aclose()
 
 
 async def test_azure_takes_its_version_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,10 +113,11 @@ async def test_azure_takes_its_version_from_the_environment(monkeypatch: pytest.
     monkeypatch.setenv("AZURE_TOKEN", AzureOpenAiServer.key)
     async with AzureOpenAiServer.running() as server:
         for options, version in (({}, "2025-01-01-preview"), ({"api_version": "2026-01-01"}, "2026-01-01")):
-            provider = await open_provider("azure-openai", "mine", {"base_url": server.url, "tries": 1, **options})
-            with pytest.raises(NotFound, match="does not know the model or the path"):
-                await responses(provider, TextCompletionRequest(prompt="p"))
-            await provider.aclose()
+            async with aclosing(
+                await open_provider("azure-openai", "mine", {"base_url": server.url, "tries": 1, **options})
+            ) as provider:
+                with pytest.raises(NotFound, match="does not know the model or the path"):
+                    await responses(provider, TextCompletionRequest(prompt="p"))
             path = server.exchanges[-1].path
             assert path == f"/openai/deployments/mine/chat/completions?api-version={version}"
 
@@ -126,13 +128,6 @@ async def test_an_address_that_is_not_there_is_asked_for(provider: str, monkeypa
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(BadRequest, match=r"needs the URL of its API: set base_url, or the variable"):
         await open_provider(provider, "m", {})
-
-
-async def test_a_key_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AZURE_OPENAI_API_KEY", "AZURE_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ProviderAuth, match="AZURE_OPENAI_API_KEY is not set"):
-        await open_provider("azure-openai", "m", {"base_url": "https://x.openai.azure.com"})
 
 
 @pytest.mark.parametrize(
@@ -153,13 +148,6 @@ def test_the_configuration_wins_over_the_environment(
     assert base_url_from(said, ("NO_SUCH_URL", "THEIR_URL"), "http://default/v1", "/v1") == url
 
 
-def test_a_secret_in_a_url_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THEIR_URL", "http://me:secret@there/v1")
-    with pytest.raises(BadRequest) as caught:
-        base_url_from(None, ("THEIR_URL",), None, "/v1")
-    assert "secret" not in caught.value.message
-
-
 def test_a_list_of_models() -> None:
     body = {"object": "list", "data": [{"id": "a", "created": 5, "owned_by": "me", "root": "x"}, {"id": "b"}]}
     assert model_list(json.dumps(body).encode()) == (ModelInfo("a", "me", 5), ModelInfo("b"))
@@ -176,15 +164,15 @@ def test_what_is_no_list_of_models(body: bytes) -> None:
 async def test_a_list_of_models_has_an_end() -> None:
     async with CompatibleServer.running() as server:
         server.play(Plan(models=(ModelInfo("x" * 5_000_000),)))
-        provider = await open_provider("vllm", MODEL_AT_HOME, {"base_url": f"{server.url}/v1"})
-        with pytest.raises(ProtocolError, match="too long"):
-            await provider.models()
-        await provider.aclose()
+        async with aclosing(await open_provider("vllm", MODEL_AT_HOME, {"base_url": f"{server.url}/v1"})) as provider:
+            with pytest.raises(ProtocolError, match="too long"):
+                await provider.models()
 
 
 async def test_a_list_of_models_needs_the_key() -> None:
-    async with OpenAiChatServer.running() as server:
-        provider = await open_provider("openai", "m", {"base_url": f"{server.url}/v1", "key_variable": ""})
+    async with (
+        OpenAiChatServer.running() as server,
+        aclosing(await open_provider("openai", "m", {"base_url": f"{server.url}/v1", "key_variable": ""})) as provider,
+    ):
         with pytest.raises(ProviderAuth):
             await provider.models()
-        await provider.aclose()

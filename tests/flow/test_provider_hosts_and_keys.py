@@ -6,7 +6,7 @@ import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,26 @@ KEYS: list[tuple[str, str, type[LoopbackServer]]] = [
     ("vllm", "VLLM_API_KEY", OpenAiChatServer),
 ]
 PLACED = {provider: (variable, server, path) for provider, variable, server, path in URLS}
-OLDER = ("CO_API_KEY", "COHERE_KEY", "MISTRAL_TOKEN", "OPENAI_TOKEN", "AZURE_TOKEN", "CLAUDE_KEY", "GEMINI_API_KEY")
+PREDECESSORS = {
+    "anthropic": "CLAUDE_KEY",
+    "azure-openai": "AZURE_TOKEN",
+    "cohere": "COHERE_KEY",
+    "google-ai-studio": "GOOGLE_AI_STUDIO_KEY",
+    "mistral": "MISTRAL_TOKEN",
+    "openai": "OPENAI_TOKEN",
+}
+"""The variable in which TrustGraph's processors look for a provider's key."""
 KEYED = {provider: variable for provider, variable, _ in KEYS}
 
 
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An environment that knows no provider."""
-    named = {row[1] for row in URLS} | {row[1] for row in KEYS} | {"AZURE_ENDPOINT", "GOOGLE_AI_STUDIO_KEY", *OLDER}
+    named = (
+        {row[1] for row in URLS}
+        | {row[1] for row in KEYS}
+        | {*("AZURE_ENDPOINT", "CO_API_KEY", "GEMINI_API_KEY", *PREDECESSORS.values())}
+    )
     for name in (
         *named,
         *(f"{name}_FILE" for name in named),
@@ -96,11 +108,8 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def opened(provider: str, **options: Any) -> AsyncIterator[LlmService]:
-    service = await open_provider(provider, MODEL, {"tries": 1, **options})
-    try:
+    async with aclosing(await open_provider(provider, MODEL, {"tries": 1, **options})) as service:
         yield service
-    finally:
-        await service.aclose()
 
 
 async def asked(service: LlmService) -> None:
@@ -263,6 +272,20 @@ async def test_a_variable_that_holds_no_key_is_refused_and_not_repeated(monkeypa
     with pytest.raises(ProviderAuth, match="OPENAI_API_KEY holds no key") as caught:
         await open_provider("openai", MODEL, {})
     assert "canary" not in caught.value.message
+
+
+@pytest.mark.parametrize(("provider", "older"), PREDECESSORS.items())
+async def test_a_key_is_asked_for_by_name_and_the_predecessors_is_taken(
+    provider: str, older: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for options, missing in (({}, KEYED[provider]), ({"key_variable": "MY_KEY"}, "MY_KEY")):
+        with pytest.raises(ProviderAuth, match=f"{missing} is not set"):
+            await open_provider(provider, MODEL, {"base_url": ELSEWHERE, **options})
+    monkeypatch.setenv(older, "sk-canary-older")
+    server = PLACED[provider][1]
+    async with server.running() as theirs, opened(provider, **place(provider, theirs.url)) as service:
+        await asked(service)
+        assert shown(theirs.exchanges[0]) == ["older"]
 
 
 @pytest.mark.parametrize(("provider", "variable", "server"), KEYS)

@@ -26,7 +26,6 @@ from tests.provider_matrix.asking import REQUEST, WEATHER, joined, responses
 from tests.provider_matrix.case import Case, Stage, staged
 from tests.provider_matrix.families import bedrock, cohere, mistral, ollama, tgi
 from tests.within import within
-from tg_flow.providers import open_provider
 from tg_schema import (
     ImagePart,
     Message,
@@ -43,7 +42,6 @@ from tg_schema.errors import (
     ContentFilter,
     IncompleteStream,
     ProtocolError,
-    ProviderAuth,
     RateLimited,
     Timeout,
     TooLarge,
@@ -166,25 +164,6 @@ async def test_nobody_listens(provider: str, unused_tcp_port: int) -> None:
                 await responses(service)
             with pytest.raises(Unavailable, match="cannot be reached"):
                 await service.models()
-
-
-@pytest.mark.parametrize(
-    ("provider", "variable", "older"),
-    [("cohere", "COHERE_API_KEY", "COHERE_KEY"), ("mistral", "MISTRAL_API_KEY", "MISTRAL_TOKEN")],
-)
-async def test_a_key_is_asked_for_by_name_and_the_predecessors_is_taken(
-    monkeypatch: pytest.MonkeyPatch, provider: str, variable: str, older: str
-) -> None:
-    for name in (variable, older, "CO_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ProviderAuth, match=variable):
-        await open_provider(provider, "fake-model", {})
-    async with staged(CASES[provider]) as stage:
-        key = SERVERS[provider].__dict__["key"]
-        monkeypatch.delenv(variable, raising=False)
-        monkeypatch.setenv(older, key)
-        async with stage.opened() as service:
-            assert joined(await responses(service)).response == "Hello €!"
 
 
 async def test_ollama_reads_no_file_that_an_image_names() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,8 +19,7 @@ from tests.fakes.tgi_generate_server import (
 )
 from tests.fakes.tgi_server import TgiServer
 from tests.flow.known_providers import native_features
-from tests.flow.test_vllm_completions import streamed
-from tests.flow.test_vllm_tokens import asked
+from tests.flow.test_vllm import asked, streamed
 from tests.within import within
 from tg_base.llm import LlmService
 from tg_base.llm.large_request import RequestParts
@@ -41,11 +40,8 @@ from tg_schema.errors import (
 @asynccontextmanager
 async def opened(url: str, **options: Any) -> AsyncIterator[LlmService]:
     table = {"base_url": f"{url}/v1", "tries": 1, "api": "generate", **options}
-    service = await open_provider("tgi", "mine", table)
-    try:
+    async with aclosing(await open_provider("tgi", "mine", table)) as service:
         yield service
-    finally:
-        await service.aclose()
 
 
 def text_of(records: list[TextCompletionResponse], index: int = 0) -> str:

@@ -24,7 +24,7 @@ ANSWERING: Final = (
         "base/tg_base/llm/guard.py",
         "            chunk = LlmChunk().with_usage(chunk.usage)\n",
         "            pass\n",
-        found_by="tests/flow/test_lying_providers.py::test_what_follows_the_end_makes_the_answer_neither_less_nor_more",
+        found_by="tests/flow/test_absurd_numbers.py::test_what_follows_the_end_makes_the_answer_neither_less_nor_more",
     ),
     Fault(
         "tokens of a stream that was left are not counted",
