@@ -43,7 +43,7 @@ WITHOUT_TEXT = frozenset(
         *("/tokenize", "/detokenize", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
     }
 )
-"""Paths at which nothing is generated: test_embeddings.py, test_tokens_door.py, test_adapters_door.py and
+"""Paths at which nothing is generated: test_embeddings.py, test_adapters_door.py and
 test_batches.py hold what they refuse."""
 DIALECTS = dict.fromkeys(mount.dialect for mount in MOUNTS if mount.path not in WITHOUT_TEXT)
 

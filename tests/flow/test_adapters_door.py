@@ -1,6 +1,7 @@
 """LoRA adapters over HTTP, with the demo model behind it: loaded, listed, asked, unloaded; and what is refused."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -8,15 +9,13 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from tests.flow.open_gateway import open_gateway, until_listed
+from tests.flow.open_gateway import another_gateway, open_gateway, until_listed
 from tests.llama.demo_llm import PIRATE, POLITE, TRAINED, opened, speaker_of
 from tests.openapi.described_gateway import MODEL, TEXTS, TOPICS, described_gateway
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.server import Processor
 from tg_base.telemetry import MODEL_LOADS, AdapterLoad
-from tg_gateway.app import Gateway
 from tg_llama.lora.adapter_slots import MAX_KNOWN
 
 pytestmark = pytest.mark.model
@@ -149,14 +148,13 @@ async def test_a_model_without_a_folder_loads_nothing() -> None:
 
 
 async def test_one_of_several_processors_loads_nothing() -> None:
-    bus = MemoryBus()
     async with (
+        aclosing(MemoryBus()) as bus,
         opened(adapter_folder=str(TRAINED), slots=1) as llm,
         opened(adapters={"pirate": PIRATE, "only": POLITE}, adapter_folder=str(TRAINED), slots=1) as other,
-        Requestor(bus, TOPICS, queues=tuple(route.request for route in TEXTS)) as requestor,
         Processor(bus, TOPICS, llm, TEXTS, models=(MODEL,), grace=0.05),
         Processor(bus, TOPICS, other, TEXTS, models=(MODEL,), grace=0.05),
-        Gateway(GatewayConfig(port=0, drain=0.05), requestor, TEXTS) as gateway,
+        another_gateway(bus, GatewayConfig(port=0, drain=0.05), TEXTS) as gateway,
         ClientSession(gateway.url) as http,
     ):
         await until_listed(http)
@@ -164,11 +162,9 @@ async def test_one_of_several_processors_loads_nothing() -> None:
             pass  # an adapter that one of them has alone is not listed
         status, said, _ = await posted(http, LOAD, {"lora_name": "polite", "lora_path": "lora-polite.gguf"})
         assert (status, "2 processors serve this model" in said) == (400, True)
-    await bus.aclose()
 
 
 async def test_a_provider_that_has_no_adapters_says_so() -> None:
-    async with open_gateway() as it:
-        await until_listed(it.http)
+    async with open_gateway(listed=True) as it:
         status, said, _ = await posted(it.http, LOAD, {"lora_name": "a", "lora_path": "b"})
         assert (status, "adapter_folder" in said) == (400, True)

@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 
 from tests.fakes.claude_code_request import HEADERS, SIZE, encode_request, make_first_request
-from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.messages_llm import CLAUDE, PLAIN, MessagesLlm
 from tests.flow.anthropic_asking import COUNT, HI, MESSAGES, MODEL, open_asking
 from tests.flow.raw_http import raw_connection
 from tests.flow.test_gateway_auth import LOCKED
-from tests.until import until
-from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_schema import Message, TextPart
-from tg_schema.errors import IncompleteStream
 from tg_schema.features import Feature
 from tg_schema.text_completion import Foreign, Reasoning
 
@@ -86,42 +82,6 @@ async def test_silence_is_filled_with_pings() -> None:
         await raw.until(ping)
         gate.set()
         await raw.until(b"event: message_stop")
-
-
-async def test_a_stream_that_failed_is_told_and_then_breaks() -> None:
-    async with open_asking(["It is", IncompleteStream("cut")]) as asking, raw_connection(asking.it.address) as raw:
-        raw.post(MESSAGES, json.dumps(BODY | {"stream": True}).encode(), headers="X-Request-Id: mine\r\n")
-        answer = await raw.rest()
-    failure = (
-        b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"cut"},"request_id":"mine"}\n\n'
-    )
-    assert failure in answer
-    assert b"message_stop" not in answer
-    assert not answer.endswith(b"0\r\n\r\n")
-
-
-async def until_generated(llm: CountingLlm, words: int) -> None:
-    await until(lambda: llm.generated == words)
-
-
-@pytest.mark.parametrize("words", [0, 3])
-@pytest.mark.parametrize("streaming", [True, False])
-async def test_a_client_that_leaves_stops_the_model(words: int, streaming: bool) -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
-    body = BODY | {"messages": [{"role": "user", "content": "1000"}], "stream": streaming}
-    async with open_asking(counting=llm) as asking, raw_connection(asking.it.address) as raw:
-        raw.post(MESSAGES, json.dumps(body).encode())
-        await llm.started.wait()
-        for number in range(words):
-            llm.step.release()
-            await until_generated(llm, number + 1)
-            if streaming:
-                await raw.until(b'"text":"%d ' % number)
-        raw.writer.transport.abort()
-        llm.step.release()
-        await within(1, llm.stopped.wait())
-        assert llm.generated <= words + 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Embeddings through OpenAI's own SDK, and scores and rankings as vLLM's and Jina's clients ask for them."""
+"""Embeddings through OpenAI's own SDK; scores, rankings and token ids as vLLM's and Jina's clients ask for them."""
 
 import asyncio
 import base64
@@ -11,9 +11,9 @@ import openai
 import pytest
 from typing_extensions import override
 
-from tests.fakes.byte_llm import ByteLlm, count_letters
+from tests.fakes.byte_llm import CONTEXT_TOKENS, ByteLlm, count_letters
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.open_gateway import Opened
+from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.openai_sdk import MODEL, blocking_sdk, open_sdk
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import Embeddings
@@ -196,3 +196,76 @@ async def test_a_wrong_key_is_refused_in_the_shape_of_the_sdk() -> None:
         for path in ("v1/embeddings", "score", "rerank", "tokenize", "detokenize"):
             async with it.http.post(path, json={}, headers={"Authorization": "Bearer wrong"}) as response:
                 assert (response.status, (await response.json())["error"]["code"]) == (401, "invalid_api_key")
+
+
+QUESTION = [{"role": "user", "content": "ab"}]
+
+
+async def asked_of(it: Opened, path: str, body: Any) -> tuple[int, Any]:
+    async with it.http.post(path, json=body) as response:
+        return response.status, await response.json()
+
+
+async def test_text_and_conversations_become_ids_and_ids_become_text() -> None:
+    llm = ByteLlm()
+    async with open_gateway(llm=llm, listed=True) as it:
+        told = {"count": 3, "max_model_len": CONTEXT_TOKENS, "tokens": [1, 97, 98], "token_strs": None}
+        assert await asked_of(it, "tokenize", {"prompt": "ab"}) == (200, told)
+        bare = {"count": 2, "max_model_len": CONTEXT_TOKENS, "tokens": [97, 98], "token_strs": ["a", "b"]}
+        asked = {"model": llm.model, "prompt": "ab", "add_special_tokens": False, "return_token_strs": True}
+        assert await asked_of(it, "tokenize", asked) == (200, bare)
+        assert await asked_of(it, "tokenize", {"messages": QUESTION, "add_generation_prompt": True}) == (200, told)
+        assert [(each.raw, each.texts, each.prompt) for each in llm.requests] == [
+            (True, (), "ab"),
+            (False, ("ab",), None),
+            (False, (), "ab"),
+        ]
+        assert await asked_of(it, "detokenize", {"tokens": [97, 195, 169]}) == (200, {"prompt": "aé"})
+
+
+async def test_unknown_fields_are_listed() -> None:
+    async with open_gateway(llm=ByteLlm(), listed=True) as it:
+        for body, ignored in (
+            ({"prompt": "a", "unheard_of": 1}, "unheard_of"),
+            ({"messages": QUESTION, "unheard_of": 1, "user": "u"}, "unheard_of"),
+        ):
+            async with it.http.post("tokenize", json=body) as response:
+                assert response.headers["X-Tokengrid-Ignored"] == ignored
+
+
+REFUSED_TOKENS: list[tuple[str, dict[str, Any], int, str]] = [
+    ("tokenize", {}, 400, "prompt"),
+    ("tokenize", {"prompt": "a", "messages": QUESTION}, 400, "prompt"),
+    ("tokenize", {"prompt": ""}, 400, "prompt"),
+    ("tokenize", {"prompt": ["a"]}, 400, "prompt"),
+    ("tokenize", {"prompt": "a", "model": "gpt-9"}, 404, "model"),
+    ("tokenize", {"messages": []}, 400, "messages"),
+    ("tokenize", {"messages": [1]}, 400, "messages[0]"),
+    ("tokenize", {"messages": QUESTION, "add_special_tokens": True}, 400, "add_special_tokens"),
+    ("tokenize", {"messages": QUESTION, "add_generation_prompt": False}, 400, "add_generation_prompt"),
+    ("tokenize", {"messages": QUESTION, "chat_template": "x"}, 400, "chat_template"),
+    ("tokenize", {"messages": QUESTION, "continue_final_message": True}, 400, "continue_final_message"),
+    ("detokenize", {}, 400, "tokens"),
+    ("detokenize", {"tokens": []}, 400, "tokens"),
+    ("detokenize", {"tokens": [-1]}, 400, "tokens[0]"),
+    ("detokenize", {"tokens": "ab"}, 400, "tokens"),
+]
+
+
+async def test_bad_questions_about_tokens_are_refused_in_the_shape_of_the_sdk() -> None:
+    llm = ByteLlm()
+    async with open_gateway(llm=llm, listed=True) as it:
+        for path, body, status, param in REFUSED_TOKENS:
+            answered, told = await asked_of(it, path, body)
+            assert (answered, told["error"]["param"] or "") == (status, param), (body, told)
+        assert llm.requests == []
+
+
+async def test_a_model_that_tells_no_ids_is_refused_by_name() -> None:
+    async with open_gateway(llm=CountingLlm(), listed=True) as it:
+        for path, body in (("tokenize", {"messages": QUESTION}), ("detokenize", {"tokens": [1]})):
+            status, told = await asked_of(it, path, body)
+            assert (status, told["error"]["message"]) == (
+                400,
+                f"the model can't do this: {path}; leave it out, or ask another model",
+            )

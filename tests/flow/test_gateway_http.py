@@ -1,29 +1,24 @@
-"""The native REST paths: every status and every shape, as a client sees them."""
+"""The native REST paths: every status and every shape, as a client sees them, whole and streamed."""
 
 import asyncio
 import gzip
 import json
+import re
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from tests.fakes.failing_llm import FailingLlm
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tests.flow.raw_http import RawConnection, raw_connection
 from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_gateway.http.body_reader import INFLATE_STEP_BYTES
 
 COMPLETION = "api/v1/text-completion"
 PROMPT = "api/v1/prompt"
-FLOW_COMPLETION = "api/v1/flow/default/service/text-completion"
-WHOLE = {"response": "0 1 ", "in_token": 7, "out_token": 2, "model": "counting", "end_of_stream": True}
-
-
-@pytest.fixture
-async def it() -> AsyncIterator[Opened]:
-    async with open_gateway() as opened:
-        yield opened
 
 
 async def post(it: Opened, path: str, body: object) -> tuple[int, Any]:
@@ -33,21 +28,14 @@ async def post(it: Opened, path: str, body: object) -> tuple[int, Any]:
         return response.status, json.loads(await response.read())
 
 
-@pytest.mark.parametrize("path", [COMPLETION, FLOW_COMPLETION])
-async def test_a_whole_completion(it: Opened, path: str) -> None:
-    status, body = await post(it, path, {"system": "s", "prompt": "2", "workspace": "default"})
-    assert status == 200
-    assert body == WHOLE | {"finish_reason": "stop"}
-    assert it.llm.requests[0].system == "s"
-
-
 async def test_sampling_and_the_like_reach_the_model(it: Opened) -> None:
-    body = {"prompt": "1", "model": "counting", "sampling": {"temperature": 0.5, "stop": ["x"]}, "schema": {"a": 1}}
-    assert (await post(it, COMPLETION, body | {"response_format": "json"}))[0] == 200
+    body = {"system": "s", "prompt": "1", "model": "counting", "workspace": "default", "response_format": "json"}
+    more = {"sampling": {"temperature": 0.5, "stop": ["x"]}, "schema": {"a": 1}}
+    assert (await post(it, COMPLETION, body | more))[0] == 200
     request = it.llm.requests[0]
     assert request.sampling is not None
     assert (request.sampling.temperature, request.sampling.stop) == (0.5, ("x",))
-    assert (request.response_format, request.schema) == ("json", {"a": 1})
+    assert (request.system, request.response_format, request.schema) == ("s", "json", {"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -63,11 +51,6 @@ async def test_a_whole_prompt(it: Opened, body: dict[str, Any], answer: dict[str
     terms = len(body.get("variables") or body.get("terms") or {})
     assert status == 200
     assert got == answer | {"end_of_stream": True, "in_token": 2, "out_token": terms, "model": "echo"}
-
-
-async def test_an_object_stands_alone(it: Opened) -> None:
-    status, got = await post(it, PROMPT, {"id": "object", "variables": {"a": 1}})
-    assert (status, got) == (200, {"object": '{"a":"1"}', "end_of_stream": True, "model": "echo"})
 
 
 @pytest.mark.parametrize(
@@ -125,14 +108,6 @@ async def test_another_method(it: Opened, method: str) -> None:
 async def test_the_content_type_does_not_matter(it: Opened, kind: str) -> None:
     async with it.http.post(COMPLETION, data=b'{"prompt":"2"}', headers={"Content-Type": kind}) as response:
         assert response.status == 200
-
-
-async def test_a_body_over_the_limit() -> None:
-    async with open_gateway(GatewayConfig(port=0, body_limit=1000)) as it:
-        for body in (b'{"prompt":"' + b"1" * 2000, b'{"prompt":"' + b"1" * 1_000_000):
-            status, answer = await post(it, COMPLETION, body)
-            assert (status, answer["error"]["type"]) == (413, "too-large")
-        assert (await post(it, COMPLETION, {"prompt": "2"}))[0] == 200
 
 
 async def test_a_body_without_a_length_over_the_limit() -> None:
@@ -206,15 +181,6 @@ async def test_ids_in_the_answer(it: Opened) -> None:
         assert len(response.headers["X-Request-Id"]) == 32
 
 
-async def test_a_client_that_leaves_stops_the_model(it: Opened) -> None:
-    it.llm.step = asyncio.Semaphore(0)
-    asked = asyncio.create_task(post(it, COMPLETION, {"prompt": "1000"}))
-    await it.llm.started.wait()
-    asked.cancel()
-    await within(1, it.llm.stopped.wait())
-    assert it.llm.generated == 0
-
-
 async def test_the_request_timeout() -> None:
     async with open_gateway(GatewayConfig(port=0, request_timeout=0.05)) as it:
         it.llm.step = asyncio.Semaphore(0)
@@ -226,3 +192,98 @@ async def test_the_request_timeout() -> None:
 def test_the_default_is_loopback() -> None:
     assert (GatewayConfig().host, GatewayConfig().port) == ("127.0.0.1", 8888)
     assert ON_ANY_PORT.auth == "auto"
+
+
+PATH = "/api/v1/text-completion"
+
+
+@pytest.fixture
+async def raw(it: Opened) -> AsyncIterator[RawConnection]:
+    async with raw_connection(it.address) as connection:
+        yield connection
+
+
+def body(words: int) -> bytes:
+    return json.dumps({"prompt": str(words), "streaming": True}).encode()
+
+
+def events_of(text: bytes) -> list[dict[str, object]]:
+    return [json.loads(line[6:]) for line in text.split(b"\n") if line.startswith(b"data: ")]
+
+
+def unchunked(data: bytes) -> bytes:
+    whole = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        length = int(size, 16)
+        whole, data = whole + data[:length], data[length + 2 :]
+    return whole
+
+
+async def test_head_and_first_event_come_in_one_piece(raw: RawConnection) -> None:
+    raw.post(PATH, body(1))
+    assert b"data: " in await raw.reader.read(65536)
+
+
+async def test_a_connection_serves_again_after_a_stream(raw: RawConnection) -> None:
+    for words in (1, 2, 3):
+        raw.post(PATH, body(words))
+        text = unchunked((await raw.until(b"0\r\n\r\n")).partition(b"\r\n\r\n")[2])
+        answer = "".join(str(event["response"]) for event in events_of(text))
+        assert answer == "".join(f"{number} " for number in range(words))
+
+
+async def test_keep_alive_before_the_first_token_and_in_gaps() -> None:
+    async with open_gateway(GatewayConfig(port=0, keep_alive=0.02)) as it, raw_connection(it.address) as raw:
+        it.llm.step = asyncio.Semaphore(0)
+        raw.post(PATH, body(1))
+        head = await raw.until(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        comment = b"e\r\n: keep-alive\n\n\r\n"
+        assert await raw.until(comment) == comment
+        assert await raw.until(comment) == comment
+        it.llm.step.release()
+        rest = unchunked(await raw.until(b"0\r\n\r\n"))
+        assert "".join(str(event["response"]) for event in events_of(rest)) == "0 "
+
+
+async def test_an_error_after_a_keep_alive_is_an_event() -> None:
+    async with open_gateway(GatewayConfig(port=0, keep_alive=0.01), llm=FailingLlm()) as it:
+        it.llm.step = asyncio.Semaphore(0)
+        async with it.http.post(PATH, data=body(1)) as response:
+            assert await response.content.readline() == b": keep-alive\n"
+            it.llm.step.release()
+            assert "error" in events_of(await response.read())[-1]
+
+
+async def test_text_can_not_break_out_of_its_event(it: Opened) -> None:
+    nasty = "a\r\ndata: {}\n\nevent: x\n\u2028\u2029\x85\x00"
+    request = {"id": "text", "terms": {nasty: nasty}, "streaming": True}
+    async with it.http.post("/api/v1/prompt", json=request) as response:
+        text = await response.read()
+        assert "".join(str(event["text"]) for event in events_of(text)) == f"{nasty}={nasty} "
+        assert all(re.fullmatch(rb"data: \{.*\}", block) for block in text.split(b"\n\n")[:-1])
+        assert b"\r" not in text
+
+
+async def test_ids_with_line_breaks_do_not_reach_the_head(it: Opened, raw: RawConnection) -> None:
+    raw.post(PATH, body(1), headers="X-Request-Id: a\x0bSet-Cookie: b\r\n")
+    assert b"Set-Cookie" not in (await raw.until(b"\r\n\r\n"))
+
+
+async def test_draining_lets_streams_finish() -> None:
+    async with open_gateway(GatewayConfig(port=0, drain=5)) as it:
+        it.llm.step = asyncio.Semaphore(1)
+        async with it.http.post(PATH, data=body(2)) as running:
+            await running.content.readline()
+            leaving = asyncio.create_task(it.gateway.__aexit__(None, None, None))
+            async with it.http.get("/health") as response:
+                assert response.status == 200
+            async with it.http.post(PATH, data=body(1)) as refused:
+                assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
+            async with it.http.get("/ready") as response:
+                assert response.status == 503
+                assert "shutting down" in (await response.json())["missing"][0]
+            it.llm.step.release()
+            assert events_of(await running.read())[-1]["end_of_stream"] is True
+        await leaving

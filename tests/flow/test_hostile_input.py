@@ -1,4 +1,4 @@
-"""What a client can send to be everybody's trouble: bombs, line breaks in names, a thousand requests on one socket."""
+"""What a client can send to be everybody's trouble: bombs, line breaks, a thousand requests, references elsewhere."""
 
 import asyncio
 import gzip
@@ -8,14 +8,22 @@ import tracemalloc
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from tests.fakes.openai_server import OpenAiServer
+from tests.fakes.stream_server import stream_server
 from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.openai_asking import Open, chunks
 from tests.flow.raw_http import raw_connection
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.http.body_reader import INFLATE_STEP_BYTES, inflate
+from tg_llama.grammar.json_grammar import json_grammar
+from tg_schema import TextCompletionRequest, Tool
+from tg_schema.errors import BadRequest
 
 COMPLETION, SOCKET = "api/v1/text-completion", "api/v1/socket"
 BREAKS = "x\r\nX-Injected: 1\r\n\r\ndata: {}\n\nevent: y\u2028\u0085\x00"
@@ -25,12 +33,6 @@ MOST_HELD = 24 * 1024 * 1024
 
 KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
 LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
-
-
-@pytest.fixture
-async def it() -> AsyncIterator[Opened]:
-    async with open_gateway() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
@@ -190,3 +192,61 @@ async def test_a_thousand_requests_on_one_socket_good_and_bad(it: Opened) -> Non
     assert found["ok"] >= 200
     assert {texts[name] for name, end in ends.items() if end == "ok"} == {expected}
     assert all(ends[name] != "ok" for name in range(1000) if name % 20 in wrong)
+
+
+@dataclass
+class Canary:
+    """A server that nobody should visit."""
+
+    url: str = ""
+    visits: list[bytes] = field(default_factory=list)
+    visited: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator["Canary"]:
+        async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.visits.append(await reader.readline())
+            self.visited.set()
+
+        async with stream_server(visit) as port:
+            self.url = f"http://127.0.0.1:{port}"
+            yield self
+
+
+def schemas(url: str) -> list[dict[str, Any]]:
+    return [
+        {"$ref": f"{url}/a.json"},
+        {"type": "object", "properties": {"a": {"$ref": f"{url}/a.json#/$defs/a"}}, "required": ["a"]},
+        {"$id": f"{url}/root.json", "type": "object", "properties": {"a": {"$ref": "other.json"}}},
+        {"type": "array", "items": {"$dynamicRef": f"{url}/a.json"}},
+        {"$schema": f"{url}/meta.json", "$ref": "file:///etc/hostname"},
+    ]
+
+
+async def test_the_grammar_refuses_them() -> None:
+    async with Canary().listening() as canary:
+        for schema in schemas(canary.url):
+            with pytest.raises(BadRequest, match="schema"):
+                await asyncio.to_thread(json_grammar, schema)
+        assert canary.visits == []
+        _, writer = await asyncio.open_connection(*canary.url.removeprefix("http://").split(":"))
+        writer.write(b"here\n")
+        await asyncio.wait_for(canary.visited.wait(), 5)
+        writer.close()
+
+
+async def test_a_provider_gets_them_as_they_are(openai_server: OpenAiServer, open_openai: Open) -> None:
+    async with Canary().listening() as canary:
+        provider = await open_openai()
+        for schema in schemas(canary.url):
+            tool = Tool("look", "looks", schema)
+            for request in (
+                TextCompletionRequest(prompt="p", streaming=True, model="ours", response_format="json", schema=schema),
+                TextCompletionRequest(prompt="p", streaming=True, model="ours", tools=(tool,)),
+            ):
+                try:
+                    await chunks(provider, request)
+                except BadRequest:
+                    continue
+        assert len(openai_server.exchanges) >= len(schemas(canary.url))
+        assert canary.visits == []

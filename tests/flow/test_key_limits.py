@@ -1,4 +1,4 @@
-"""What a key may use, on every door: requests and tokens a minute, requests side by side."""
+"""What a key may use, on every door: requests and tokens a minute, requests side by side; and what is counted of it."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.flow.narrow_gateway import COMPLETION, DOORS, SOCKET, Refused, digest_of, narrow_gateway, token_of
 from tests.until import until
 from tests.virtual_time import in_virtual_time
@@ -71,8 +71,7 @@ async def test_streams_side_by_side(door: str) -> None:
             assert refused.after > 0
         beside = asyncio.create_task(it.ask(door, key="free"))
         await it.until_asked(2)
-        for _ in range(2):
-            it.llm.step.release()
+        release(it.llm.step, 2)
         assert list(await asyncio.gather(running, beside)) == ["0 ", "0 "]
         it.llm.step = None
         assert await it.ask(door, key="limited") == "0 "
@@ -191,3 +190,27 @@ async def test_an_answer_that_the_dialect_refuses_at_its_end_is_charged(*, strea
         refused = await it.ask(key="limited")
         assert isinstance(refused, Refused)
         assert refused.kind == "rate-limited"
+
+
+CONFIG = GatewayConfig(port=0, drain=0.05, keys=(ApiKey(name="counted", sha256=digest_of("counted")),))
+
+
+def read(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def tokens(name: str, **labels: str) -> tuple[float, ...]:
+    return tuple(read(name, direction=direction, **labels) for direction in ("in", "out"))
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_requests_and_tokens_of_a_key(door: str) -> None:
+    async with narrow_gateway(capacity=8, config=CONFIG) as it:
+        asked = read("tg_key_requests_total", key="counted", outcome="ok")
+        used, provider = tokens("tg_key_tokens_total", key="counted"), tokens("tg_tokens_total", model=it.llm.model)
+        await it.ask(door, 3, key="counted")
+        await until(lambda: read("tg_key_requests_total", key="counted", outcome="ok") == asked + 1)
+        now, counted = tokens("tg_key_tokens_total", key="counted"), tokens("tg_tokens_total", model=it.llm.model)
+        grown = [after - before for after, before in zip(now, used, strict=True)]
+        assert grown == [after - before for after, before in zip(counted, provider, strict=True)]
+        assert min(grown) > 0

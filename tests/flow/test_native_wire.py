@@ -119,6 +119,7 @@ async def draining() -> bytes:
         raw.post(COMPLETION, encoded({"prompt": "2", "streaming": True}), headers="X-Request-Id: mine\r\n")
         head = await raw.until(b"\n\n\r\n")
         await it.gateway.__aexit__(None, None, None)
+        await asyncio.wait_for(it.llm.stopped.wait(), 1)
         return head + await raw.rest()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientPayloadError, ClientSession, WSServerHandshakeError
+from aiohttp import ClientSession
 from structlog.testing import capture_logs
 from typing_extensions import override
 
@@ -177,14 +177,6 @@ async def test_a_key_by_any_header_and_its_limit(header: str) -> None:
             assert (await response.json())["code"] == 429
 
 
-async def test_a_failure_in_mid_stream_is_told_and_then_the_body_breaks() -> None:
-    async with opened(llm=FailingLlm()) as it, it.http.post(TALKS, json={"say": "1", "live": True}) as response:
-        lines = [await response.content.readline() for _ in range(6)]
-        assert lines[4] == b"event: fault\n"
-        with pytest.raises(ClientPayloadError):
-            await response.content.read()
-
-
 class _LosesItsFault(parley.LiveWriter):
     @override
     def fail(self, error: TgError) -> bytes:
@@ -264,16 +256,6 @@ async def test_its_socket_cancels() -> None:
         while not last.startswith("FAULT"):
             last = await socket.receive_str(timeout=5)
         assert "cancelled" in last
-
-
-async def test_its_socket_asks_for_the_key_at_the_door() -> None:
-    async with opened(LOCKED) as it:
-        with pytest.raises(WSServerHandshakeError) as refused:
-            await it.http.ws_connect(LINE)
-        assert refused.value.status == 401
-        async with it.http.ws_connect(LINE, headers={"x-api-key": "right"}) as socket:
-            await socket.send_str("SAY a 1")
-            assert (await socket.receive_str(timeout=5)).startswith("WORD a 0")
 
 
 class _Other(parley.Parley):

@@ -1,12 +1,13 @@
 """Overload is an answer: a full queue and a deserted one are refused on every door, with the time to come back."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 import pytest
 from prometheus_client import REGISTRY
 
+from tests.fakes.counting_llm import release
 from tests.flow.narrow_gateway import DOORS, OFTEN, Refused, another_gateway, narrow_gateway
 from tests.flow.open_gateway import CONFIG, PROMPTS, TEXTS
 from tests.until import until
@@ -48,8 +49,7 @@ async def test_what_would_find_the_queue_full_is_refused(door: str) -> None:
         assert refused.after > 0
         assert refusals("queue") == counted + 1
         assert len(it.llm.requests) == 2
-        for _ in let_in:
-            it.llm.step.release()
+        release(it.llm.step, len(let_in))
         assert await asyncio.gather(*let_in) == ["0 "] * 3
         it.llm.step = None
         assert await it.ask(door) == "0 "
@@ -72,8 +72,11 @@ async def test_retry_after_is_what_requests_take() -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 async def test_nobody_serves_it(door: str) -> None:
-    bus = MemoryBus()
-    async with narrow_gateway() as served, another_gateway(bus, served.llm, served=False) as it:
+    async with (
+        aclosing(MemoryBus()) as bus,
+        narrow_gateway() as served,
+        another_gateway(bus, served.llm, served=False) as it,
+    ):
         await until(lambda: it.requestor.presence.is_unserved(TEXTS[0].request))
         counted = refusals("deserted")
         refused = await it.ask(door)
@@ -81,7 +84,6 @@ async def test_nobody_serves_it(door: str) -> None:
         assert (refused.status, refused.kind) == (503, "unavailable")
         assert refused.after >= 1
         assert refusals("deserted") == counted + 1
-    await bus.aclose()
 
 
 async def test_a_client_that_leaves_gives_its_place_back() -> None:
@@ -109,8 +111,7 @@ async def test_what_other_gateways_have_running_is_theirs() -> None:
         for gateway in (two, one):
             await gateway.until_in_flight(3)
             assert isinstance(await gateway.ask(), Refused)
-        for _ in range(3):
-            one.llm.step.release()
+        release(one.llm.step, 3)
         assert await asyncio.gather(*first, second) == ["0 "] * 3
         await two.until_in_flight(0)
         one.llm.step = None
@@ -148,6 +149,5 @@ async def test_steps_of_what_was_let_in_are_never_refused() -> None:
         await it.until_asked(1)
         with pytest.raises(RateLimited):
             await Client(it.requestor, route, bounded=True).call(TextCompletionRequest(prompt="1"))
-        for _ in free:
-            it.llm.step.release()
+        release(it.llm.step, len(free))
         assert [answer.response for answer in await asyncio.gather(*free)] == ["0 "] * 5

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 from msgspec import structs
 
-from tests.flow.open_gateway import MOUNTS, ON_ANY_PORT, open_gateway, until_listed
+from tests.flow.open_gateway import MOUNTS, ON_ANY_PORT, open_gateway
 from tests.flow.test_gateway_auth import LOCKED
 from tests.uv_command import ROOT
 from tg_base.config import GatewayConfig
@@ -53,8 +53,7 @@ async def test_everybody_gets_the_page_and_its_files(config: GatewayConfig) -> N
 
 
 async def test_other_clients_find_tgis_health() -> None:
-    async with open_gateway() as it:
-        await until_listed(it.http)
+    async with open_gateway(listed=True) as it:
         for accepted in ("*/*", "application/json"):
             async with it.http.get("", headers={"Accept": accepted}) as response:
                 assert (response.status, await response.read()) == (200, b"")

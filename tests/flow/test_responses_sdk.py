@@ -1,25 +1,30 @@
-"""The Responses API as OpenAI's own SDK uses it, unmodified: sync, async, `.stream()` and `.parse()`."""
+"""The Responses API: as OpenAI's own SDK uses it, and byte by byte."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from openai import OpenAI
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.token_counter import TokenCounter
-from tests.fakes.turns_llm import Turn
-from tests.flow.open_gateway import open_gateway
+from tests.fakes.turns_llm import Turn, TurnsLlm
+from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.open_responses import MODEL, PLAIN_FEATURES, open_responses
+from tests.flow.responses_stream import check_stream, read_events
 from tg_base.llm import LlmChunk
+from tg_gateway.dialects.responses.request import read_body
 from tg_schema import Message, ToolCallDelta
 from tg_schema.conversation import ReasoningPart
-from tg_schema.errors import IncompleteStream, RateLimited
+from tg_schema.errors import BadRequest, IncompleteStream
 
 HELLO: Turn = ("Hel", "lo")
 THINKS: Turn = (LlmChunk(reasoning="so "), LlmChunk(reasoning="it is"), LlmChunk(signature="X:proof"), "Yes")
@@ -149,13 +154,6 @@ async def test_a_refusal_raises_the_right_class(
         assert it.llm.requests == []
 
 
-async def test_an_error_of_the_provider_before_the_first_byte() -> None:
-    async with open_responses((RateLimited("slow down", retry_after=60.0),)) as it:
-        with pytest.raises(openai.RateLimitError) as raised:
-            await it.client.responses.create(model=MODEL, input="hi", stream=True)
-        assert raised.value.code == "rate_limit_exceeded"
-
-
 async def test_a_failure_in_mid_stream_is_never_a_clean_end() -> None:
     async with open_responses(("Hel", IncompleteStream("the provider's stream was cut"))) as it:
         stream = await it.client.responses.create(model=MODEL, input="hi", stream=True)
@@ -172,45 +170,6 @@ async def _gather(stream: AsyncIterator[Any], events: list[Any]) -> None:
         events += [event]
 
 
-@pytest.mark.parametrize("tokens", [0, 3])
-async def test_a_client_that_leaves_a_stream_stops_the_model(tokens: int) -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
-    async with open_gateway(llm=llm) as it, AsyncOpenAI(base_url=f"{it.gateway.url}v1", api_key="any") as client:
-        asking = asyncio.create_task(_read(client, llm.step, tokens))
-        await llm.started.wait()
-        if tokens:
-            await asking
-        else:
-            asking.cancel()
-        await asyncio.wait_for(llm.stopped.wait(), 5)
-        assert llm.generated == tokens
-
-
-async def _read(client: AsyncOpenAI, step: asyncio.Semaphore, tokens: int) -> None:
-    """Read as many tokens, then leave; without any, wait for the first."""
-    if tokens:
-        step.release()
-    async with await client.responses.create(model=MODEL, input="1000", stream=True) as stream:
-        async for event in stream:
-            if event.type == "response.output_text.delta":
-                tokens -= 1
-                if not tokens:
-                    return
-                step.release()
-
-
-async def test_a_client_that_does_not_wait_for_a_whole_answer_stops_the_model() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(3)
-    async with open_gateway(llm=llm) as it, AsyncOpenAI(base_url=f"{it.gateway.url}v1", api_key="any") as client:
-        asking = asyncio.create_task(client.responses.create(model=MODEL, input="1000"))
-        await llm.started.wait()
-        asking.cancel()
-        await asyncio.wait_for(llm.stopped.wait(), 5)
-        assert llm.generated <= 3
-
-
 async def test_tokens_of_a_request_are_counted() -> None:
     async with open_responses(llm=TokenCounter(MODEL)) as it:
         counted = await it.client.responses.input_tokens.count(model=MODEL, input="how many", instructions="count")
@@ -222,3 +181,152 @@ async def test_a_model_that_does_not_count_is_named() -> None:
     async with open_responses(HELLO, features=PLAIN_FEATURES) as it:
         with pytest.raises(openai.BadRequestError, match="count_tokens"):
             await it.client.responses.input_tokens.count(model=MODEL, input="hi")
+
+
+PATH = "/v1/responses"
+CODEX = json.loads((Path(__file__).parents[1] / "unit" / "codex_request.json").read_bytes()) | {"model": MODEL}
+
+
+async def ask(it: Opened, body: object, method: str = "POST", path: str = PATH, **headers: str) -> tuple[int, Any, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with it.http.request(method, path, data=data, headers=headers) as response:
+        assert response.content_type == "application/json"
+        return response.status, json.loads(await response.read()), response.headers
+
+
+async def test_a_stream() -> None:
+    async with open_gateway() as it:
+        body = {"model": MODEL, "input": "2", "stream": True, "odd": 1}
+        async with it.http.post(PATH, json=body) as response:
+            assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+            assert response.headers["X-Accel-Buffering"] == "no"
+            assert response.headers["X-Tokengrid-Ignored"] == "odd"
+            events = read_events(await response.read())
+    final = check_stream(events)
+    assert final["output"][0]["content"][0]["text"] == "0 1 "
+    assert (final["usage"]["input_tokens"], final["usage"]["output_tokens"]) == (7, 2)
+
+
+async def test_a_whole_answer() -> None:
+    async with open_gateway() as it:
+        status, answer, headers = await ask(it, {"model": MODEL, "input": "2"})
+    assert (status, answer["object"], answer["status"], answer["model"]) == (200, "response", "completed", MODEL)
+    assert "X-Tokengrid-Ignored" not in headers
+
+
+async def test_codex_gets_its_call_and_gives_the_result() -> None:
+    turn = ("Let me see.", ToolCallDelta(0, "call_7", "exec_command", '{"cmd":"ls"}'))
+    llm = TurnsLlm(turn, ("There is nothing.",), features=PLAIN_FEATURES, model=MODEL)
+    async with open_gateway(instead=llm) as it:
+        async with it.http.post(PATH, json=CODEX) as response:
+            ignored = response.headers["X-Tokengrid-Ignored"].split(", ")
+            final = check_stream(read_events(await response.read()))
+        output = {"type": "function_call_output", "call_id": "call_7", "output": ""}
+        again = CODEX | {"input": [*CODEX["input"], *final["output"], output]}
+        async with it.http.post(PATH, json=again) as response:
+            last = check_stream(read_events(await response.read()))
+    assert ignored[:2] == ["client_metadata", "tools.custom.apply_patch"]
+    assert [item["type"] for item in final["output"]] == ["message", "function_call"]
+    assert [turn.role for turn in llm.requests[1].messages[-2:]] == ["assistant", "tool"]
+    assert last["output"][0]["content"][0]["text"] == "There is nothing."
+
+
+@pytest.mark.parametrize(
+    ("asked", "body", "status", "param", "says"),
+    [
+        (("POST", PATH), b"{", 400, None, "not valid JSON"),
+        (("POST", PATH), b"\xff", 400, None, "not valid JSON"),
+        (("POST", PATH), b'{"a":' + b"[" * 100_000, 400, None, "not valid JSON"),
+        (("POST", PATH), [], 400, None, "wrong field"),
+        (("POST", PATH), {"model": MODEL, "input": {}}, 400, "input", "wrong field"),
+        (("POST", PATH), {"model": "nobody", "input": "1"}, 404, "model", "there is no model 'nobody'"),
+        (("POST", PATH), {"model": MODEL, "input": "1", "top_logprobs": 99}, 400, "top_logprobs", "<= 20"),
+        (("POST", f"{PATH}/input_tokens"), {"model": MODEL}, 400, "input", "input is missing"),
+        (("POST", f"{PATH}/input_tokens"), {"model": MODEL, "input": "1"}, 400, None, "count_tokens"),
+        (("PUT", PATH), {}, 405, None, "the method PUT"),
+        (("GET", f"{PATH}/resp_1"), b"", 404, None, "no response of this id is kept"),
+        (("DELETE", f"{PATH}/resp_1"), b"", 404, None, "no response of this id is kept"),
+        (("GET", f"{PATH}/resp_1/input_items"), b"", 404, None, "no response of this id is kept"),
+        (("POST", f"{PATH}/resp_1/cancel"), b"", 404, None, "no response of this id is kept"),
+        (("POST", PATH), {"model": MODEL, "input": "1", "background": True, "store": False}, 400, "store", "is kept"),
+        (("POST", f"{PATH}/compact"), {"input": "hi"}, 400, "model", "name the model"),
+        (("POST", f"{PATH}/compact"), {"model": MODEL}, 400, "input", "input is missing"),
+        (("POST", f"{PATH}/compact"), {"model": MODEL, "input": [{"type": "odd"}]}, 400, "input[0].type", "'odd'"),
+        (("POST", f"{PATH}/compact"), {"model": "nobody", "input": "hi"}, 404, "model", "there is no model"),
+        (("POST", f"{PATH}/resp_1/else"), {}, 404, None, "no such path"),
+    ],
+)
+async def test_refusals_have_its_shape(
+    asked: tuple[str, str], body: object, status: int, param: str | None, says: str
+) -> None:
+    async with open_gateway() as it:
+        got, answer, headers = await ask(it, body, *asked)
+    assert (got, set(answer), set(answer["error"])) == (status, {"error"}, {"message", "type", "param", "code"})
+    assert (answer["error"]["param"], answer["error"]["type"]) == (param, "invalid_request_error")
+    assert says in answer["error"]["message"]
+    assert headers["x-should-retry"] == "false"
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+WEATHER = {"type": "function", "name": "get_weather", "description": "weather of a place", "parameters": {}}
+
+
+def said(role: str, content: object) -> dict[str, object]:
+    return {"type": "message", "role": role, "content": content}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"input": [said("user", "hello")]}, "message"),
+        ({"input": [said("system", "be a pirate"), said("user", "hello")]}, "message"),
+        ({"input": [said("user", "My name is A."), said("assistant", "Hi A."), said("user", "My name?")]}, "message"),
+        (
+            {
+                "input": [
+                    said("assistant", "I think.") | {"phase": "commentary"},
+                    said("assistant", "Four.") | {"phase": "final_answer"},
+                    said("user", "Again?"),
+                ]
+            },
+            "message",
+        ),
+        ({"input": [said("user", [{"type": "input_image", "image_url": PIXEL}])]}, "message"),
+        ({"input": [said("user", "How is the weather?")], "tools": [WEATHER]}, "function_call"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_open_responses_compliance_runner_asks(fields: dict[str, object], kind: str, streamed: bool) -> None:
+    call = ToolCallDelta(0, "call_1", "get_weather", '{"location":"here"}')
+    turn = (call,) if kind == "function_call" else ("Hello",)
+    llm = TurnsLlm(turn, features=PLAIN_FEATURES, model=MODEL)
+    body = {"model": MODEL, "stream": streamed} | fields
+    async with open_gateway(instead=llm) as it, it.http.post(PATH, json=body) as response:
+        data = await response.read()
+    final = check_stream(read_events(data)) if streamed else json.loads(data)
+    assert (final["status"], [item["type"] for item in final["output"]]) == ("completed", [kind])
+
+
+@pytest.mark.parametrize("depth", [100, 900, 950, 980, 985, 990, 1000, 2000])
+async def test_a_deep_schema_is_taken_or_refused(depth: int) -> None:
+    deep = b'{"a":' * depth + b"{}" + b"}" * depth
+    tools = b'{"model":"counting","input":"1","tools":[{"type":"function","name":"f","parameters":%b}]}' % deep
+    async with open_gateway() as it:
+        status, answer, _ = await ask(it, tools)
+    assert (status, answer["object" if status == 200 else "error"] is not None) in {(200, True), (400, True)}
+
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "role", "a"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.sampled_from([*sorted(CODEX), "text", "top_p", "metadata", "prompt", "conversation"]), VALUES)
+def test_whatever_a_field_has_it_is_taken_or_refused(name: str, value: Any) -> None:
+    with contextlib.suppress(BadRequest):
+        read_body(json.dumps(CODEX | {name: value}).encode())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.messages_llm import MessagesLlm
-from tests.flow.open_gateway import CONFIG, QUICK, TEXTS, open_gateway, until_listed
+from tests.flow.open_gateway import CONFIG, QUICK, TEXTS, open_gateway
 from tests.flow.raw_http import raw_connection
 from tg_base.client import Requestor
 from tg_schema import TextCompletionRequest
@@ -34,8 +34,7 @@ async def test_a_requestor_refuses_them(fields: dict[str, Any], says: str) -> No
 
 
 async def test_a_header_that_is_no_text_is_a_bad_request() -> None:
-    async with open_gateway(instead=MessagesLlm(["ok"]), timing=QUICK) as it:
-        await until_listed(it.http)
+    async with open_gateway(instead=MessagesLlm(["ok"]), timing=QUICK, listed=True) as it:
         head = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nanthropic-beta: \xff\r\n"
         async with raw_connection(it.address) as raw:
             raw.send(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(BODY), BODY))
