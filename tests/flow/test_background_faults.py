@@ -1,8 +1,7 @@
 """Responses in the background where something fails: gateways that leave or die, limits, a bus that refuses or lags."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, SteppedLlm, release
+from tests.fakes.erased_logs import ErasedLogs
+from tests.fakes.held_notes import HeldNotes
 from tests.fakes.passing_bus import PassingBus
 from tests.fakes.unwritable_bus import FULL, UnwritableBus
 from tests.flow.background_asking import (
@@ -26,17 +27,15 @@ from tests.flow.background_asking import (
     poll,
     until_told,
 )
-from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
+from tests.flow.open_gateway import another_gateway, open_gateway
 from tests.flow.open_responses import MODEL
 from tests.until import until
-from tg_base.bus import Bus, LogWriter
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.access import Limits
-from tg_gateway.app import Gateway
-from tg_gateway.jobs.log import QUEUED
+from tg_gateway.jobs.log import CANCEL, END, PART, QUEUED
 from tg_schema import TextCompletionRequest
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.topics import Topics
@@ -46,16 +45,14 @@ READS = Limits(all_background=0)
 
 
 async def test_a_gateway_that_drains_waits_and_ends_what_does_not_end() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm()
     async with (
         open_gateway(llm=llm, limits=READS) as opened,
-        Requestor(opened.bus, Topics(), queues=QUEUES) as requestor,
         client_of(opened.gateway) as client,
     ):
         for drain, words, status in ((DEADLINE, 1, "completed"), (0.05, 0, "failed")):
-            leaving = Gateway(GatewayConfig(port=0, drain=drain), requestor, TEXTS + PROMPTS)
-            async with leaving, client_of(leaving) as asking:
+            config = GatewayConfig(port=0, drain=drain)
+            async with another_gateway(opened.bus, config) as leaving, client_of(leaving) as asking:
                 made = await asking.responses.create(model=MODEL, input="1", background=True)
                 if words:
                     asyncio.get_running_loop().call_later(0.05, llm.step.release)
@@ -65,15 +62,13 @@ async def test_a_gateway_that_drains_waits_and_ends_what_does_not_end() -> None:
 
 
 async def test_a_gateway_does_not_leave_before_its_ends_are_kept() -> None:
-    llm, bus = CountingLlm(), UnwritableBus(MemoryBus())
-    llm.step = asyncio.Semaphore(0)
+    llm, bus = SteppedLlm(), UnwritableBus(MemoryBus())
     async with (
         open_gateway(llm=llm, bus=bus, limits=READS) as opened,
-        Requestor(bus, Topics(), queues=QUEUES) as requestor,
         client_of(opened.gateway) as client,
     ):
         bus.refused = {"end"}
-        async with Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as leaving, client_of(leaving) as asking:
+        async with another_gateway(bus) as leaving, client_of(leaving) as asking:
             made = await asking.responses.create(model=MODEL, input="1", background=True)
             freeing = asyncio.create_task(bus.take_again())
         await freeing
@@ -82,13 +77,11 @@ async def test_a_gateway_does_not_leave_before_its_ends_are_kept() -> None:
 
 
 async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> None:
-    llm, bus = CountingLlm(), MemoryBus()
-    llm.step = asyncio.Semaphore(0)
+    llm, bus = SteppedLlm(), MemoryBus()
     mute = UnwritableBus(bus)
     async with (
         open_gateway(llm=llm, bus=bus, limits=replace(READS, silence=0.2)) as opened,
-        Requestor(mute, Topics(), queues=QUEUES) as requestor,
-        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as dying,
+        another_gateway(mute) as dying,
         client_of(dying) as one,
         client_of(opened.gateway) as other,
     ):
@@ -96,8 +89,7 @@ async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> N
         stream = await one.responses.create(model=MODEL, input=MANY, background=True, stream=True)
         name = await begin(stream)
         await until(lambda: len(llm.requests) == 3)
-        for _ in range(30):
-            llm.step.release()
+        release(llm.step, 30)
         await until_told(stream)
         mute.dropped = {"records", "alive", "end"}
         told = await gather(await other.responses.retrieve(name, stream=True))
@@ -114,13 +106,11 @@ async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> N
 
 async def test_whoever_follows_is_told_why_no_end_can_be_written() -> None:
     """As over a full backlog: the gateway that makes it can write nothing, and the one that reads it no end."""
-    llm, bus = CountingLlm(), MemoryBus()
-    llm.step = asyncio.Semaphore(0)
+    llm, bus = SteppedLlm(), MemoryBus()
     mute, full = UnwritableBus(bus), UnwritableBus(bus)
     async with (
         open_gateway(llm=llm, bus=full, limits=replace(READS, silence=0.2)) as opened,
-        Requestor(mute, Topics(), queues=QUEUES) as requestor,
-        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as writing,
+        another_gateway(mute) as writing,
         client_of(writing) as one,
         client_of(opened.gateway) as other,
     ):
@@ -192,8 +182,7 @@ async def test_a_response_too_large_to_be_kept_says_so() -> None:
     bus = MemoryBus()
     async with (
         open_gateway(bus=bus, limits=READS),
-        Requestor(_Narrow(bus), Topics(), queues=QUEUES) as requestor,
-        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
+        another_gateway(_Narrow(bus)) as gateway,
         client_of(gateway) as client,
     ):
         with capture_logs() as logs:
@@ -226,13 +215,11 @@ async def test_a_response_that_is_too_large_only_at_its_end_is_no_success() -> N
 
 
 async def test_a_bus_that_takes_no_events_does_not_stop_the_model() -> None:
-    llm, bus = CountingLlm(), UnwritableBus(MemoryBus())
-    llm.step = asyncio.Semaphore(0)
+    llm, bus = SteppedLlm(), UnwritableBus(MemoryBus())
     bus.refused = {"records"}
     async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
         stream = await client.responses.create(model=MODEL, input="3", background=True, stream=True)
-        for _ in range(3):
-            llm.step.release()
+        release(llm.step, 3)
         with pytest.raises(openai.APIConnectionError):
             await gather(stream)
         [name] = bus.names
@@ -251,25 +238,12 @@ async def test_an_end_that_the_bus_refuses_is_appended_again() -> None:
         assert (await poll(client, made.id)).status == "completed"
 
 
-class _Slow(PassingBus):
+class _Slow(HeldNotes):
     """Never takes the note that a service is asked."""
 
     def __init__(self, bus: Bus) -> None:
-        super().__init__(bus)
-        self.asked, self.erased = asyncio.Event(), asyncio.Event()
-
-    @override
-    @asynccontextmanager
-    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
-        async with super().open_log(topic) as log:
-
-            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
-                if properties["kind"] == QUEUED:
-                    self.asked.set()
-                    await asyncio.Event().wait()
-                await log.append(body, properties)
-
-            yield LogWriter(topic, append)
+        super().__init__(bus, QUEUED)
+        self.erased = asyncio.Event()
 
     @override
     async def erase(self, topic: str) -> None:
@@ -277,39 +251,13 @@ class _Slow(PassingBus):
         self.erased.set()
 
 
-class _Late(PassingBus):
-    """An entry of this kind arrives when its log has just been erased."""
-
-    def __init__(self, bus: Bus, kind: str) -> None:
-        super().__init__(bus)
-        self._kind = kind
-        self.swept = asyncio.Event()
-
-    @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
-        if properties["kind"] == self._kind:
-            self._kind = ""
-            await super().erase(topic)
-        return await super().append(topic, body, properties)
-
-    @override
-    async def erase(self, topic: str) -> None:
-        await super().erase(topic)
-        if not self._kind:
-            self.swept.set()
-        else:
-            self._kind = ""
-            await super().append(topic, body=b"late", properties={"kind": "records", "number": "9"})
-
-
-@pytest.mark.parametrize("kind", ["records", "cancel"])
+@pytest.mark.parametrize("kind", [PART, CANCEL])
 async def test_what_arrives_after_an_erasure_does_not_stay(kind: str) -> None:
-    llm, bus = CountingLlm(), _Late(MemoryBus(), kind)
-    llm.step = asyncio.Semaphore(0)
+    llm, bus = SteppedLlm(), ErasedLogs(MemoryBus(), kind)
     async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
         made = await client.responses.create(model=MODEL, input=MANY, background=True)
         await asyncio.wait_for(llm.started.wait(), DEADLINE)
-        if kind == "records":
+        if kind == PART:
             await client.responses.delete(made.id)
         else:
             with pytest.raises(openai.NotFoundError):
@@ -319,31 +267,8 @@ async def test_what_arrives_after_an_erasure_does_not_stay(kind: str) -> None:
         assert await bus.read(Topics().kept(made.id)) == ()
 
 
-class _Ending(PassingBus):
-    """Ends arrive when their log has just been erased."""
-
-    def __init__(self, bus: Bus) -> None:
-        super().__init__(bus)
-        self.swept = asyncio.Event()
-
-    @override
-    @asynccontextmanager
-    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
-        async def append(topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-            if properties["kind"] == "end":
-                await self._bus.erase(topic)
-            await self._bus.append(topic, body, properties)
-
-        yield LogWriter(topic, append)
-
-    @override
-    async def erase(self, topic: str) -> None:
-        await super().erase(topic)
-        self.swept.set()
-
-
 async def test_an_end_that_arrives_after_an_erasure_does_not_stay() -> None:
-    bus = _Ending(MemoryBus())
+    bus = ErasedLogs(MemoryBus(), END)
     async with open_gateway(bus=bus) as opened, client_of(opened.gateway) as client:
         made = await client.responses.create(model=MODEL, input="1", background=True)
         await asyncio.wait_for(bus.swept.wait(), DEADLINE)
@@ -351,11 +276,10 @@ async def test_an_end_that_arrives_after_an_erasure_does_not_stay() -> None:
 
 
 async def test_who_leaves_before_the_id_is_known_stops_it() -> None:
-    llm, bus = CountingLlm(), _Slow(MemoryBus())
-    llm.step = asyncio.Semaphore(0)
+    llm, bus = SteppedLlm(), _Slow(MemoryBus())
     async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
         asking = asyncio.create_task(client.responses.create(model=MODEL, input=MANY, background=True))
-        await asyncio.wait_for(bus.asked.wait(), DEADLINE)
+        await asyncio.wait_for(bus.held.wait(), DEADLINE)
         await asyncio.wait_for(llm.started.wait(), DEADLINE)
         asking.cancel()
         await asyncio.wait_for(llm.stopped.wait(), DEADLINE)

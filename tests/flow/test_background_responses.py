@@ -1,14 +1,18 @@
 """Responses in the background, as OpenAI's own SDK uses them: polled, followed, cancelled, deleted."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI
+from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import SteppedLlm
+from tests.fakes.erased_logs import ANY, ErasedLogs
 from tests.fakes.failing_llm import FailingLlm
+from tests.fakes.passing_bus import PassingBus
 from tests.flow.background_asking import (
     DEADLINE,
     MANY,
@@ -21,13 +25,19 @@ from tests.flow.background_asking import (
     show,
     until_told,
 )
-from tests.flow.open_gateway import open_gateway
+from tests.flow.open_gateway import another_gateway, open_gateway
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
-from tests.flow.test_kept_responses import LOCKED, TOKENS
 from tests.until import until
+from tests.virtual_time import in_virtual_time
+from tg_base.bus import Bus, LogWriter
+from tg_base.bus.memory import MemoryBus
 from tg_base.llm import ProviderOptions
 from tg_gateway.access import Limits
+from tg_gateway.jobs import JobLogs, JobStore
+from tg_gateway.jobs.claim import Claim
+from tg_gateway.jobs.log import ALIVE, CANCEL, HEAD, label, label_asked, label_end, label_first
+from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
 
@@ -50,8 +60,7 @@ async def test_a_response_is_polled_through_any_gateway() -> None:
 
 
 async def test_a_response_is_queued_until_a_model_works_on_it() -> None:
-    llm = CountingLlm(options=ProviderOptions(capacity=1))
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm(options=ProviderOptions(capacity=1))
     async with open_gateway(llm=llm) as opened, client_of(opened.gateway) as client:
         first = await client.responses.create(model=MODEL, input="1", background=True)
         await llm.started.wait()
@@ -222,19 +231,143 @@ async def test_a_refused_field_of_a_running_stream_is_a_refusal() -> None:
             assert raised.value.param == "starting_after"
 
 
-async def test_a_response_in_the_background_is_its_keys_alone() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
-    async with open_gateway(LOCKED, llm=llm) as opened:
-        url = f"{opened.gateway.url}v1"
-        async with (
-            AsyncOpenAI(base_url=url, api_key=TOKENS[0], max_retries=0) as one,
-            AsyncOpenAI(base_url=url, api_key=TOKENS[1], max_retries=0) as other,
-        ):
+class SlowSigns(PassingBus):
+    """Signs of life arrive late, also of a process that has given up: as what a broker's client still has to send.
+
+    Attributes:
+        sent: set when one is on its way.
+        arriving: an open gate for them.
+        underway: those that were sent.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.sent = asyncio.Event()
+        self.arriving = asyncio.Event()
+        self.underway: list[asyncio.Task[None]] = []
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async with self._bus.open_log(topic) as log:
+
+            async def append(_: str, body: bytes, properties: Mapping[str, str]) -> None:
+                if properties["kind"] == ALIVE:
+                    self.sent.set()
+                    self.underway.append(asyncio.create_task(self._arrive(log, properties)))
+                    await asyncio.shield(self.underway[-1])
+                else:
+                    await log.append(body, properties)
+
+            yield LogWriter(topic, append)
+
+    async def _arrive(self, log: LogWriter, properties: Mapping[str, str]) -> None:
+        await self.arriving.wait()
+        await log.append(b"", properties)
+
+
+async def test_a_sign_of_life_of_a_suspended_gateway_does_not_bring_back_what_was_deleted() -> None:
+    llm, bus = SteppedLlm(), MemoryBus()
+    slow = SlowSigns(bus)
+    limits = Limits(silence=0.2)
+    async with (
+        open_gateway(llm=llm, bus=bus, limits=Limits(all_background=0)) as opened,
+        client_of(opened.gateway) as other,
+    ):
+        async with another_gateway(slow, limits=limits) as suspended, client_of(suspended) as one:
             made = await one.responses.create(model=MODEL, input=MANY, background=True)
-            theirs = other.responses
-            streaming = theirs.retrieve(made.id, stream=True)
-            for asking in (theirs.retrieve(made.id), streaming, theirs.cancel(made.id), theirs.delete(made.id)):
-                with pytest.raises(openai.NotFoundError):
-                    await asking
-            assert (await one.responses.retrieve(made.id)).status in RUNNING
+            topic = Topics().kept(made.id)
+            await asyncio.wait_for(llm.started.wait(), DEADLINE)
+            await asyncio.wait_for(slow.sent.wait(), DEADLINE)
+            # It was taken for dead; its sign is on its way when it finds that out.
+            await bus.append(topic, b"", label_end("cancelled"))
+            await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
+            await other.responses.delete(made.id)
+            slow.arriving.set()
+        await asyncio.gather(*slow.underway)
+        assert await bus.read(topic) == ()
+
+
+OWNER, NAME = "", "name"
+Reader = Callable[[JobStore, JobLogs], Awaitable[object]]
+
+
+async def _follow(store: JobStore, _: JobLogs) -> None:
+    async with aclosing(store.of(None).follow(NAME)) as steps:
+        async for _step in steps:
+            pass
+
+
+async def _poll(store: JobStore, logs: JobLogs) -> None:
+    while True:
+        await store.of(None).read(NAME)
+        await asyncio.sleep(logs.silence)
+
+
+async def _cancel(store: JobStore, _: JobLogs) -> None:
+    await store.of(None).cancel(NAME)
+
+
+async def _take(_: JobStore, logs: JobLogs) -> None:
+    """It is deleted while another process goes on with it."""
+    claim = Claim(logs, OWNER, NAME)
+    bus = logs.bus
+    assert isinstance(bus, ErasedLogs)
+    bus.kind = ""
+    await claim.load()
+    bus.kind = ANY
+    await claim.take()
+    assert not claim.running
+
+
+async def _reload(_: JobStore, logs: JobLogs) -> None:
+    """A client cancels what pauses, and deletes it while the process that has its message writes its end."""
+    claim = Claim(logs, OWNER, NAME)
+    bus = logs.bus
+    assert isinstance(bus, ErasedLogs)
+    bus.kind = ""
+    await claim.load()
+    await bus.append(logs.topic(NAME), b"", label(CANCEL))
+    bus.kind = ANY
+    await claim.load()
+    assert not claim.running
+
+
+BEGUN = [label_first(HEAD, OWNER, 1000.0)]
+WAITING = [label_first(HEAD, OWNER, 1000.0, waits=500.0)]
+EXPIRED = [label_first(HEAD, OWNER, 1000.0, waits=-1.0)]
+LOST = [
+    label_first(HEAD, OWNER, 1000.0, waits=500.0),
+    label_asked("gone"),
+]
+
+
+@pytest.mark.parametrize(
+    ("entries", "ask"),
+    [
+        pytest.param(BEGUN, _follow, id="followed, silent"),
+        pytest.param(BEGUN, _poll, id="polled, silent"),
+        pytest.param(BEGUN, _cancel, id="cancelled"),
+        pytest.param(LOST, _follow, id="lost while it is followed"),
+        pytest.param(LOST, _poll, id="lost while it is polled"),
+        pytest.param(LOST, _take, id="adopted"),
+        pytest.param(EXPIRED, _follow, id="expired while it is followed"),
+        pytest.param(EXPIRED, _poll, id="expired"),
+        pytest.param(WAITING, _cancel, id="cancelled while it waits"),
+        pytest.param(WAITING, _reload, id="cancelled while it pauses"),
+    ],
+)
+@in_virtual_time
+async def test_what_a_reader_says_of_a_deleted_response_is_erased(
+    entries: list[Mapping[str, str]], ask: Reader
+) -> None:
+    bus, topics = ErasedLogs(MemoryBus()), Topics()
+    logs = JobLogs(bus, topics, lambda: 0.0, silence=0.2)
+    for entry in entries:
+        await bus.append(topics.kept(NAME), b"", entry)
+    bus.kind = ANY
+    with suppress(NotFound):
+        await ask(JobStore(logs), logs)
+    assert not bus.kind
+    assert await bus.read(topics.kept(NAME)) == ()
+    await bus.aclose()

@@ -144,8 +144,7 @@ async def test_whoever_asks_for_a_batch_reads_no_results() -> None:
 async def test_lines_leave_the_places_of_the_background_to_others() -> None:
     async with open_pair(Limits(background=1)) as pair:
         begun = [await begin(pair.one, [line(f"l{number}", 1) for number in range(MAX_LINES)]) for _ in range(2)]
-        async with asyncio.timeout(DEADLINE):
-            await pair.llm.started.wait()
+        await asyncio.wait_for(pair.llm.started.wait(), DEADLINE)
         made = await pair.one.responses.create(model="counting", input="1", background=True)
         pair.step(2 * MAX_LINES + 1)
         for batch in begun:

@@ -125,14 +125,6 @@ async def test_a_stream_can_be_read_again_from_any_event() -> None:
                 PUBLISHED.validate_python(event.to_dict())
 
 
-async def test_what_was_not_streamed_has_no_events() -> None:
-    async with open_responses(HELLO) as it:
-        said = await it.client.responses.create(model=MODEL, input="hi", store=True)
-        with pytest.raises(openai.BadRequestError, match="not streamed") as raised:
-            await it.client.responses.retrieve(said.id, stream=True)
-        assert raised.value.param == "stream"
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_conversation_goes_on(streamed: bool) -> None:
     thinking: Turn = (LlmChunk(reasoning="hm"), LlmChunk(signature="X:proof"), *CALLS)
@@ -244,7 +236,13 @@ async def test_a_response_is_its_keys_alone() -> None:
         ):
             said = await one.responses.create(model=MODEL, input="hi", store=True)
             theirs = other.responses
-            for asking in (theirs.retrieve(said.id), theirs.delete(said.id), theirs.input_items.list(said.id)):
+            for asking in (
+                theirs.retrieve(said.id),
+                theirs.retrieve(said.id, stream=True),
+                theirs.cancel(said.id),
+                theirs.delete(said.id),
+                theirs.input_items.list(said.id),
+            ):
                 with pytest.raises(openai.NotFoundError):
                     await asking
             with pytest.raises(openai.BadRequestError) as raised:
@@ -402,11 +400,3 @@ async def test_an_answer_has_a_limit() -> None:
     store = JobStore(JobLogs(MemoryBus(), Topics()))
     with pytest.raises(TooLarge):
         await store.keep("k", Keep("a", lambda: bytes(4 * 1024 * 1024 + 1)))
-
-
-async def test_side_by_side() -> None:
-    async with open_responses(*[HELLO] * 20) as it:
-        kept = it.client.responses
-        said = await asyncio.gather(*(kept.create(model=MODEL, input=str(n), store=True) for n in range(20)))
-        again = await asyncio.gather(*(kept.retrieve(each.id) for each in said))
-        assert [each.to_dict() for each in again] == [each.to_dict() for each in said]

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, SteppedLlm, release
 from tests.fakes.failing_llm import FailingLlm
-from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.kept_streams import (
     DEADLINE,
     DOORS,
@@ -23,7 +22,6 @@ from tests.flow.kept_streams import (
     ask_chat,
     ask_native,
     begin,
-    open_agent_pair,
     open_keeping,
     open_pair,
     read_all,
@@ -219,23 +217,6 @@ async def test_a_kept_stream_is_no_response() -> None:
         assert await read_all(it.one, reader.name) == whole
 
 
-async def test_an_agent_is_kept_too() -> None:
-    agent = ScriptedAgent()
-    agent.step = asyncio.Semaphore(0)
-    async with open_agent_pair(agent) as (one, other), AsyncExitStack() as stack:
-        async with AsyncExitStack() as connection:
-            first = await begin(connection, one, ("api/v1/agent", {"question": "2 + 3?", "streaming": True}))
-            agent.step.release()
-            await first.until(b"I must")
-        late = await resume(stack, other, first.name, 0)
-        for _ in agent.dialog[1:]:
-            agent.step.release()
-        rest = await late.until_end()
-        assert b"It is" in rest
-        assert first.events + rest == await read_all(one, first.name)
-    assert (len(agent.requests), agent.said) == (1, len(agent.dialog))
-
-
 @pytest.mark.parametrize("asking", DOORS)
 async def test_a_flow_keeps_what_can_be_kept(asking: Asking) -> None:
     async with open_keeping(CountingLlm()) as http:
@@ -253,8 +234,7 @@ async def test_a_flow_keeps_what_can_be_kept(asking: Asking) -> None:
 
 @pytest.mark.parametrize("limits", [Limits(background=1), Limits(all_background=1)])
 async def test_a_stream_that_only_its_flow_keeps_is_sent_unkept_beyond_the_limits(limits: Limits) -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm()
     async with open_keeping(llm, limits) as http, AsyncExitStack() as stack:
         kept = await begin(stack, http, ask_native("1"))
         path, body = ask_chat("1")
@@ -262,8 +242,7 @@ async def test_a_stream_that_only_its_flow_keeps_is_sent_unkept_beyond_the_limit
         await until(lambda: len(llm.requests) == 2)
         async with http.post(path, json=body, headers={"X-Tokengrid-Keep": "10m"}) as refused:
             assert refused.status == 429
-        for _ in range(2):
-            llm.step.release()
+        release(llm.step, 2)
         unkept = Reader(await plain)
         assert (unkept.name[:3] == "ks-", await unkept.until_end()) == (False, b"")
         assert unkept.got.endswith(b"data: [DONE]\n\n")
@@ -318,8 +297,7 @@ async def test_any_cuts_readers_and_positions_give_the_one_text(asking: Asking) 
         for _ in range(words):
             it.step(1)
             await asyncio.sleep(draw.random() / 50)
-        async with asyncio.timeout(DEADLINE):
-            texts = await asyncio.gather(*readers)
+        texts = await asyncio.wait_for(asyncio.gather(*readers), DEADLINE)
         assert set(texts) == {await first.until_end()}
         assert len(it.llm.requests) == 1
 

@@ -1,9 +1,10 @@
-"""Requests with an `Idempotency-Key`: however often they are sent, one model is asked, and all get its answer."""
+"""Requests that are sent again, with an `Idempotency-Key` or the same body: one model is asked, all get its answer."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -11,17 +12,22 @@ import pytest
 from aiohttp import ClientPayloadError, ClientResponse, ClientSession
 from typing_extensions import override
 
+from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.passing_bus import PassingBus
-from tests.flow.kept_streams import DEADLINE, DOORS, Pair, ask_chat, ask_messages, ask_native, open_pair
+from tests.flow.kept_streams import DEADLINE, DOORS, Pair, ask_chat, ask_messages, ask_native, open_pair, open_two
 from tests.flow.narrow_gateway import digest_of, token_of
 from tests.flow.open_gateway import open_gateway
 from tests.flow.socket_frames import PATH, Frame, ask, frame, whole
 from tests.until import until
 from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
-from tg_base.config import ApiKey, GatewayConfig
+from tg_base.config import ApiKey, Config, GatewayConfig, TextCompletionConfig
+from tg_base.server import Processor
 from tg_gateway.access import Limits
+from tg_gateway.dialects import IdempotencyKey, digest_request
+from tg_gateway.jobs.log import LEFT, kind_of
+from tg_schema.topics import Topics
 
 Asked = tuple[str, dict[str, Any]]
 Asking = Callable[[str], Asked]
@@ -45,10 +51,6 @@ def ask_ollama(prompt: str) -> Asked:
     return "api/generate", {"model": "counting", "prompt": prompt}
 
 
-def ask_prompt(prompt: str) -> Asked:
-    return "api/v1/prompt", {"id": "text", "terms": {"a": prompt}, "streaming": True}
-
-
 STREAMS: Final = (*DOORS, ask_completion, ask_responses, ask_ollama_chat, ask_ollama)
 
 
@@ -60,16 +62,12 @@ def as_whole(asked: Asked) -> Asked:
 
 
 class Client:
-    """Sends a request with a key, as often as a test likes.
+    """Sends a request, with a key or without one, as often as a test likes."""
 
-    Attributes:
-        got: what the last one has brought.
-    """
-
-    def __init__(self, http: ClientSession, asked: Asked, key: str = "k", **headers: str) -> None:
+    def __init__(self, http: ClientSession, asked: Asked, key: str | None = "k", **headers: str) -> None:
         self._http = http
         self._asked = asked
-        self._headers = {"Idempotency-Key": key} | headers
+        self._headers = headers if key is None else {"Idempotency-Key": key} | headers
 
     async def send(self, enough: Callable[[bytes], bool] = lambda _: False) -> tuple[int, bytes]:
         """The status, and what has come until it is enough, where the client leaves, or until the end."""
@@ -384,3 +382,91 @@ async def test_any_cuts_clients_and_gateways_give_the_one_text(asking: Asking) -
         assert all(b"%d " % word in answer for answer in answers for word in range(words))
         assert len(set(answers)) == 1 or asking not in DOORS
         assert (len(it.llm.requests), it.llm.generated) == (1, words)
+
+
+ALICE = {"Authorization": f"Bearer {token_of('alice')}"}
+BOB = {"Authorization": f"Bearer {token_of('bob')}"}
+KEYS = tuple(
+    ApiKey(name=name, sha256=digest_of(name), attach="same-body" if name == "alice" else None)
+    for name in ("alice", "bob")
+)
+
+
+@asynccontextmanager
+async def open_attaching(
+    llm: CountingLlm | None = None, *, flow: bool = True, keys: tuple[ApiKey, ...] = ()
+) -> AsyncIterator[tuple[Pair, Bus]]:
+    """Two gateways and their bus; `flow`: whether the flow attaches."""
+    table = TextCompletionConfig(model="counting", attach="same-body" if flow else None)
+    config, model = Config(flows={"default": {"text-completion": table}}), llm or CountingLlm()
+    model.step = asyncio.Semaphore(0)
+    routes = config.routes("text-completion")
+    settings = GatewayConfig(port=0, drain=0.05, keys=keys, auth="on" if keys else "auto")
+    async with (
+        aclosing(MemoryBus()) as bus,
+        Processor(bus, config.topics, model, routes, models=(model.model,), grace=0.05),
+        open_two(bus, routes, settings) as (one, other),
+    ):
+        yield Pair(model, one, other), bus
+
+
+async def send(http: ClientSession, asked: Asked, **headers: str) -> bytes:
+    """What comes until the end without a key."""
+    return (await Client(http, asked, None, **headers).send())[1]
+
+
+async def until_left(bus: Bus, asked: Asked, owner: str = "anybody") -> None:
+    """Until the gateway has said that the first client has gone."""
+    digest = await digest_request(f"/{asked[0]}", json.dumps(asked[1]).encode())
+    topic = Topics().kept(IdempotencyKey("", owner, digest, digest).name)
+    head = (await bus.read(topic))[0]
+    async with asyncio.timeout(DEADLINE), bus.follow(topic, head.position) as entries:
+        while kind_of(await anext(entries)) != LEFT:
+            pass
+
+
+@pytest.mark.parametrize("asking", [ask_messages, ask_responses])
+async def test_who_was_cut_gets_the_same_answer_also_without_stream(asking: Asking) -> None:
+    async with open_attaching() as (it, bus):
+        it.step(2)
+        assert told((await Client(it.one, asking("4"), None).send(told))[1])
+        await until_left(bus, asking("4"))
+        joined = asyncio.create_task(send(it.other, asking("4")))
+        it.step(2)
+        assert b"3 " in await joined
+        assert b"0 1 2 3 " in await send(it.one, as_whole(asking("4")))
+        assert len(it.llm.requests) == 1
+
+
+async def test_beside_a_client_that_reads_another_one_has_an_answer_of_its_own() -> None:
+    async with open_attaching() as (it, _):
+        first = asyncio.create_task(send(it.one, ask_chat("2")))
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        second = asyncio.create_task(send(it.other, ask_chat("2")))
+        await until(lambda: len(it.llm.requests) == 2)
+        it.step(4)
+        one, other = await first, await second
+        assert (b"1 " in one, b"1 " in other, one == other) == (True, True, False)
+        assert len(it.llm.requests) == 2
+
+
+async def test_what_has_failed_is_asked_for_again() -> None:
+    async with open_attaching(FailingLlm()) as (it, _):
+        for number, http in enumerate((it.one, it.other, it.one), 1):
+            it.step(1)
+            assert b"error" in await send(http, ask_chat("1"))
+            assert len(it.llm.requests) == number
+
+
+async def test_a_key_attaches_for_itself_alone() -> None:
+    async with open_attaching(flow=False, keys=KEYS) as (it, bus):
+        it.step(8)
+        first = await send(it.one, ask_chat("1"), **ALICE)
+        await until_left(bus, ask_chat("1"), "alice")
+        assert await send(it.other, ask_chat("1"), **ALICE) == first
+        assert len(it.llm.requests) == 1
+        for asked in (2, 3):
+            assert b"0 " in await send(it.other, ask_chat("1"), **BOB)
+            assert len(it.llm.requests) == asked
+        assert (await Client(it.other, ask_chat("1"), **ALICE).send())[1] != first
+        assert len(it.llm.requests) == 4

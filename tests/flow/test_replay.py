@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -54,28 +54,30 @@ async def test_the_recording_of_a_stream_answers_as_its_model_did(
     asking: Callable[[str], tuple[str, dict[str, Any]]], tmp_path: Path
 ) -> None:
     recording = await record(tmp_path, CountingLlm(), asking)
-    replay = await open_provider("replay", "again", {"recording": str(recording), "speed": "max"})
-    asked: tuple[dict[str, Any], ...] = (
-        {},
-        {"messages": (Message("user", "Hi"),)},
-        {"tools": (Tool("add", "Adds", {}),), "tool_choice": "auto"},
-    )
-    for fields in asked:
-        records = await ask(replay, **fields)
-        assert "".join(each.response or "" for each in records) == "0 1 2 3 4 "
-        last = records[-1]
-        assert (last.finish_reason, last.in_token, last.out_token, last.last) == ("stop", 7, WORDS, True)
-    await replay.aclose()
+    async with aclosing(
+        await open_provider("replay", "again", {"recording": str(recording), "speed": "max"})
+    ) as replay:
+        asked: tuple[dict[str, Any], ...] = (
+            {},
+            {"messages": (Message("user", "Hi"),)},
+            {"tools": (Tool("add", "Adds", {}),), "tool_choice": "auto"},
+        )
+        for fields in asked:
+            records = await ask(replay, **fields)
+            assert "".join(each.response or "" for each in records) == "0 1 2 3 4 "
+            last = records[-1]
+            assert (last.finish_reason, last.in_token, last.out_token, last.last) == ("stop", 7, WORDS, True)
 
 
 async def test_the_recording_of_a_failure_fails_alike(tmp_path: Path) -> None:
     recording = await record(tmp_path, FailingLlm(), ask_native)
-    replay = await open_provider("replay", "again", {"recording": str(recording), "speed": "max"})
-    shown = list[str]()
-    with pytest.raises(IncompleteStream):
-        await ask_into(replay, shown)
-    assert "".join(shown) == "0 1 2 3 4 "
-    await replay.aclose()
+    async with aclosing(
+        await open_provider("replay", "again", {"recording": str(recording), "speed": "max"})
+    ) as replay:
+        shown = list[str]()
+        with pytest.raises(IncompleteStream):
+            await ask_into(replay, shown)
+        assert "".join(shown) == "0 1 2 3 4 "
 
 
 @in_virtual_time
@@ -84,13 +86,14 @@ async def test_a_recording_keeps_its_pace(tmp_path: Path) -> None:
     lines = [{"at": 1000.0 + 2 * number, "response": str(number)} for number in range(4)]
     recording.write_bytes(b"\n".join(map(encode, [*lines, {"finish_reason": "stop", "end_of_stream": True}])))
     for speed, pause in ((1, 2.0), (10, 0.2), ("max", 0.0), (0.5, 4.0)):
-        replay = await open_provider("replay", "again", {"recording": str(recording), "speed": speed})
-        began, came = time(), list[float]()
-        async for each in replay.on_request(TextCompletionRequest(prompt="whatever", streaming=True)):
-            if each.response:
-                came.append(time() - began)
-        assert came == pytest.approx([number * pause for number in range(4)])
-        await replay.aclose()
+        async with aclosing(
+            await open_provider("replay", "again", {"recording": str(recording), "speed": speed})
+        ) as replay:
+            began, came = time(), list[float]()
+            async for each in replay.on_request(TextCompletionRequest(prompt="whatever", streaming=True)):
+                if each.response:
+                    came.append(time() - began)
+            assert came == pytest.approx([number * pause for number in range(4)])
 
 
 async def test_a_command_shows_a_stream_again_with_its_pauses() -> None:

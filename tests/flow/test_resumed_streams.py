@@ -1,29 +1,29 @@
-"""The SDK goes on by itself: its connections are cut at any byte, and it has one text of one paid call."""
+"""The SDK and the commands go on by themselves: their connections are cut at any byte, and they have one text."""
 
 import asyncio
 import random
+import re
+import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from yarl import URL
 
 from tests.fakes.answers_llm import AnswersLlm
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import SteppedLlm, release
 from tests.fakes.cutting_proxy import CuttingProxy
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.scripted_agent import ScriptedAgent
+from tests.flow.command import ended, out_of, ran, started
 from tests.flow.kept_streams import DEADLINE, MANY, Pair, open_agent_pair, open_keeping, open_pair, read_all
-from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
+from tests.flow.open_gateway import another_gateway, open_gateway
 from tests.until import AT_ONCE_SECONDS, until
-from tg_base.client import Requestor
 from tg_base.llm import LlmChunk
 from tg_client import Answer, Flow, RecordStream, SyncTgClient, TgClient
 from tg_client.transport.retries import OnRetry
-from tg_gateway.app import Gateway
 from tg_schema import TEXT_COMPLETION, TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, Timeout
-from tg_schema.topics import Topics
 
 DOORS = pytest.mark.parametrize("door", ["rest", "socket"])
 CUTS = 4
@@ -105,8 +105,7 @@ async def test_any_cuts_give_the_one_text_of_one_call(door: str) -> None:
 
 
 async def test_what_its_flow_keeps_is_resumed_without_being_asked_for() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm()
     async with open_keeping(llm) as http:
         port = port_of(http)
         async with (
@@ -122,12 +121,10 @@ async def test_what_its_flow_keeps_is_resumed_without_being_asked_for() -> None:
 @DOORS
 async def test_a_gateway_that_ends_leaves_its_readers_to_another_one(door: str) -> None:
     """Its error has no number, so it is not the stream's."""
-    llm, told = CountingLlm(), list[TgError]()
-    llm.step = asyncio.Semaphore(0)
+    llm, told = SteppedLlm(), list[TgError]()
     async with AsyncExitStack() as stack, open_gateway(llm=llm) as it:
         ending = await stack.enter_async_context(AsyncExitStack())
-        requestor = await ending.enter_async_context(Requestor(it.bus, Topics(), queues=QUEUES))
-        gateway = await ending.enter_async_context(Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS))
+        gateway = await ending.enter_async_context(another_gateway(it.bus))
         ports = [URL(gateway.url).port or 0, it.address[1]]
         proxy = await stack.enter_async_context(CuttingProxy.before(lambda: ports[0], iter([])))
         _, flow = await stack.enter_async_context(asking(proxy.url, door, on_retry=lambda error, _: told.append(error)))
@@ -136,8 +133,7 @@ async def test_a_gateway_that_ends_leaves_its_readers_to_another_one(door: str) 
             text = (await anext(records)).response or ""
             del ports[0]
             await ending.aclose()
-            for _ in range(2):
-                llm.step.release()
+            release(llm.step, 2)
             text += "".join([record.response or "" async for record in records])
         assert (text, len(llm.requests), len(told) > 0) == ("0 1 2 ", 1, True)
 
@@ -185,8 +181,7 @@ async def test_leaving_stops_the_model(door: str, read: int) -> None:
             it.step(read)
             for _ in range(read):
                 await anext(records)
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await it.llm.stopped.wait()
+        await asyncio.wait_for(it.llm.stopped.wait(), AT_ONCE_SECONDS)
         assert it.llm.generated == read
 
 
@@ -197,8 +192,7 @@ async def test_what_is_left_on_a_socket_that_is_lost_just_now_is_stopped_by_http
             it.step(1)
             await anext(records)
             flow._door._socket._socket._writer.transport.abort()  # type: ignore[attr-defined]
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await it.llm.stopped.wait()
+        await asyncio.wait_for(it.llm.stopped.wait(), AT_ONCE_SECONDS)
         assert it.llm.generated == 1
 
 
@@ -218,18 +212,6 @@ async def test_leaving_stops_what_was_resumed_unless_it_is_another_ones(stops: b
         if not stops:
             it.step(2)
             assert "".join([each.response or "" async for each in first]) == "1 2 "
-
-
-@DOORS
-async def test_a_cancelled_caller_stops_the_model(door: str) -> None:
-    async with open_pair() as it, asking(str(it.one._base_url), door) as (_, flow):
-        reading = asyncio.create_task(text_of(flow.text_completion_stream("", MANY, keep="10m")))
-        await until(lambda: bool(it.llm.requests))
-        reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await reading
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await it.llm.stopped.wait()
 
 
 async def test_who_waits_no_longer_stops_the_model() -> None:
@@ -291,3 +273,97 @@ async def test_blocking_code_is_resumed_and_attaches() -> None:
 
         assert await asyncio.to_thread(read) == (TEXT, TEXT)
         assert len(it.llm.requests) == 1
+
+
+LLM, PROMPT, AGENT, CHAT = "tg-invoke-llm", "tg-invoke-prompt", "tg-invoke-agent", "tg-chat"
+KEEP = ("--keep", "10m")
+CLOSED_PORT = 9
+
+
+async def test_a_command_that_is_cut_prints_the_one_text() -> None:
+    given = [f"n{number}:={number}" for number in range(WORDS)]
+    terms = "".join(f"n{number}={number} " for number in range(WORDS))
+    async with open_pair() as it:
+        it.step(WORDS)
+        for arguments, text in (((LLM, "", str(WORDS)), TEXT), ((PROMPT, "text", *given), terms)):
+            async with cutting(it, draw_cuts(2)) as proxy:
+                done = await ran(*arguments, *KEEP, "-u", proxy.url)
+                assert (done.code, done.out, proxy.cut) == (0, f"{text}\n", 2), done.err
+        assert len(it.llm.requests) == 1
+
+
+async def test_a_chat_that_is_cut_has_the_one_text() -> None:
+    async with open_pair() as it, cutting(it, draw_cuts(2)) as proxy:
+        it.step(WORDS)
+        done = await ran(CHAT, *KEEP, "-u", proxy.url, data=f"{WORDS}\n".encode())
+        assert (done.code, done.out.strip(), len(it.llm.requests)) == (0, TEXT.strip(), 1), done.err
+
+
+async def test_an_agent_that_is_cut_prints_the_one_answer() -> None:
+    agent = ScriptedAgent()
+    async with open_agent_pair(agent) as (one, other):
+        ports = [port_of(http) for http in (one, other)]
+        async with CuttingProxy.before(lambda: random.choice(ports), draw_cuts(2)) as proxy:
+            done = await ran(AGENT, "2 + 3?", *KEEP, "-u", proxy.url)
+        assert (done.code, len(agent.requests)) == (0, 1), done.err
+        assert done.out == (await ran(AGENT, "2 + 3?", "-u", str(one._base_url))).out
+
+
+async def test_ctrl_c_stops_the_model() -> None:
+    async with open_pair() as it, cutting(it, iter([0])) as proxy:
+        it.step(3)
+        async with started(LLM, "", MANY, *KEEP, "-u", proxy.url) as process:
+            # It was cut before, and has attached.
+            await asyncio.wait_for(out_of(process).readuntil(b"2 "), 20)
+            process.send_signal(signal.SIGINT)
+            await asyncio.wait_for(it.llm.stopped.wait(), AT_ONCE_SECONDS)
+            assert (await ended(process)).code == 130
+        it.step(10)
+        assert (it.llm.generated, proxy.cut) == (3, 1)
+
+
+async def lose(it: Pair, after: int, *options: str) -> tuple[str, str]:
+    """What a command prints whose gateways go away for good, after so many bytes of its stream."""
+    ports = iter([port_of(it.one)])
+    async with CuttingProxy.before(lambda: next(ports, CLOSED_PORT), iter([after])) as proxy:
+        done = await ran(LLM, "", str(WORDS), *options, "-u", proxy.url)
+    assert done.code == 1
+    return done.out, done.err
+
+
+async def test_what_a_command_has_lost_another_one_goes_on_with() -> None:
+    async with open_pair() as it:
+        it.step(WORDS)
+        out, err = await lose(it, random.randrange(100, 1000), *KEEP)
+        found = re.search(r"the answer goes on: (tg-invoke-llm) --attach (ks-\S+) --after (\S+)\n", err)
+        assert found is not None, err
+        options = ("--attach", found[2], "--after", found[3], "--show-usage")
+        rest = await ran(found[1], *options, "-u", str(it.other._base_url))
+        assert (out.removesuffix("\n") + rest.out, rest.code) == (f"{TEXT}\n", 0)
+        assert f"Output tokens: {WORDS}" in rest.err
+        again = await ran(LLM, "--attach", found[2], "-u", str(it.one._base_url))
+        assert again.out == f"{TEXT}\n"
+        assert len(it.llm.requests) == 1
+
+
+async def test_what_is_not_kept_is_not_promised() -> None:
+    async with open_pair() as it, CuttingProxy.before(lambda: CLOSED_PORT, iter([])) as proxy:
+        done = await ran(LLM, "", "1", *KEEP, "-u", proxy.url)
+        assert (done.code, "--attach" in done.err) == (1, False)
+        gone = await ran(LLM, "--attach", "ks-1", "-u", str(it.one._base_url))
+        assert (gone.code, "--attach" in gone.err) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--keep", "1d"), 1, "90s, 10m or 2h"),
+        (("--keep", ""), 1, "90s, 10m or 2h"),
+        (("--attach", "ks-1", "--after", "x"), 2, "'--after'"),
+        (("--attach", "ks-1", "--after", "-2"), 2, "'--after'"),
+    ],
+)
+@pytest.mark.parametrize("command", [LLM, PROMPT, AGENT])
+async def test_what_is_no_value_is_refused(command: str, options: tuple[str, ...], code: int, said: str) -> None:
+    done = await ran(command, "x", *options, "-u", "http://127.0.0.1:9")
+    assert (done.code, said in done.err) == (code, True), done.err
