@@ -11,7 +11,7 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from tests.flow.command import ran, started
+from tests.flow.command import out_of, ran, started
 from tests.flow.kept_streams import DEADLINE, Reader, ask_chat, ask_native, begin, open_pair, read_all
 from tests.flow.narrow_gateway import digest_of, token_of
 from tg_base.bus import Entry
@@ -248,13 +248,14 @@ async def test_a_command_prints_the_ids_of_streams_as_they_begin() -> None:
         it.step(9)
         url, root = str(it.other._base_url), {"TOKENGRID_TOKEN": token_of("root")}
         first = await begin(stack, it.one, ask_native("1"), **BEARER["one"])
-        async with started("tg-replay", "--follow", "--key", "one", "-u", url, env=root) as command:
-            assert command.stdout is not None
-            async with asyncio.timeout(DEADLINE):
-                line = (await command.stdout.readline()).decode().split()
-                assert (line[0], line[2:]) == (first.name, ["counting", "native"])
-                second = await begin(stack, it.one, ask_chat("1"), **BEARER["one"])
-                assert (await command.stdout.readline()).decode().split()[0] == second.name
+        async with (
+            started("tg-replay", "--follow", "--key", "one", "-u", url, env=root) as command,
+            asyncio.timeout(DEADLINE),
+        ):
+            line = (await out_of(command).readline()).decode().split()
+            assert (line[0], line[2:]) == (first.name, ["counting", "native"])
+            second = await begin(stack, it.one, ask_chat("1"), **BEARER["one"])
+            assert (await out_of(command).readline()).decode().split()[0] == second.name
         await second.until_end()
         done = await ran("tg-replay", second.name, "--key", "one", "--speed", "max", "-u", url, env=root)
         assert (done.code, done.out) == (0, "0 \n")

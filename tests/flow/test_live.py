@@ -3,14 +3,14 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Set
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, SteppedLlm
 from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import CONFIG, MOUNTS, QUICK, TEXTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
@@ -27,7 +27,7 @@ from tg_gateway.app import Gateway
 from tg_gateway.relay.live import MAX_FOLLOWERS, MAX_FOLLOWERS_OF_KEY
 from tg_gateway.relay.live_rows import MAX_NAME_CHARACTERS
 from tg_schema import TextCompletionRequest, decode, encode
-from tg_schema.errors import IncompleteStream, NotFound, RateLimited, Unauthorized
+from tg_schema.errors import IncompleteStream, NotFound, RateLimited
 from tg_schema.live import LiveDocument, LiveQueue
 
 LIVE = "api/v1/live"
@@ -90,11 +90,6 @@ async def asked(it: Opened, key: str = "", prompt: str = "9", **body: Any) -> As
         await asyncio.wait([reading])
 
 
-async def show(it: Opened, key: str = "") -> LiveDocument:
-    async with TgClient(it.gateway.url, token=key or None, retries=0) as client:
-        return await client.live()
-
-
 async def see(
     client: TgClient, right: Callable[[LiveDocument], object] = lambda it: len(it.streams) == 1
 ) -> LiveDocument:
@@ -142,8 +137,7 @@ async def test_a_stream_is_seen_while_it_runs() -> None:
 
 
 async def test_changes_are_changes_and_the_document_is_the_same_for_all() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm()
     async with open_gateway(llm=llm) as it, AsyncExitStack() as stack:
         await stack.enter_async_context(asked(it))
         await llm.started.wait()
@@ -189,8 +183,7 @@ async def test_a_stopped_stream_ends_its_model(streaming: bool) -> None:
     ):
         (name,) = (await see(client)).streams
         await client.stop_stream(name)
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await llm.stopped.wait()
+        await asyncio.wait_for(llm.stopped.wait(), AT_ONCE_SECONDS)
         generated = llm.generated
         assert b'"type":"cancelled"' in await reading
         with pytest.raises(NotFound, match="it has ended"):
@@ -221,8 +214,7 @@ async def test_a_client_that_does_not_read_is_stopped_too() -> None:
         raw.post("/api/v1/text-completion", b'{"prompt": "10000000", "streaming": true}')
         (name,) = (await see(client)).streams
         await client.stop_stream(name)
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await llm.stopped.wait()
+        await asyncio.wait_for(llm.stopped.wait(), AT_ONCE_SECONDS)
         document = await see(client, lambda document: not document.streams)
         assert document.totals["streams"] == 0
         assert it.gateway._live._relay.running, "its client has not read its end"
@@ -249,8 +241,7 @@ async def test_a_silent_model_is_stopped_though_its_client_does_not_read() -> No
 
         await until(fill)
         await client.stop_stream(name)
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await llm.stopped.wait()
+        await asyncio.wait_for(llm.stopped.wait(), AT_ONCE_SECONDS)
 
 
 async def test_all_requests_of_a_list_are_stopped_though_their_client_does_not_read() -> None:
@@ -280,62 +271,6 @@ async def test_all_requests_of_a_list_are_stopped_though_their_client_does_not_r
         assert exchange.responses.request_bytes == asked_bytes, "more of the list was asked"
 
 
-async def test_a_request_that_waits_is_seen_and_stopped() -> None:
-    llm, bus = CountingLlm(), MemoryBus()
-    llm.step = asyncio.Semaphore(0)
-    async with open_gateway(llm=llm, bus=bus, timing=QUICK) as it, AsyncExitStack() as stack:
-        client = await stack.enter_async_context(TgClient(it.gateway.url))
-        tasks = [await stack.enter_async_context(asked(it)) for _ in range(258)]
-        document = await see(client, lambda it: it.totals["streams"] == 258 and queue_of(it).running == 256)
-        assert queue_of(document).waiting == 2
-        # Of many the oldest are listed.
-        assert len(document.streams) == 200
-        assert not any(task.done() for task in tasks)
-
-
-async def test_a_key_sees_and_stops_its_own_streams_alone() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
-    async with open_gateway(KEYED, llm=llm) as it, asked(it, "alice") as reading, AsyncExitStack() as stack:
-        alice, bob, root, nobody = [
-            await stack.enter_async_context(TgClient(it.gateway.url, token=token, retries=0))
-            for token in ("alice", "bob", "root", "nobody")
-        ]
-        all_seen = await see(root)
-        ((name, row),) = all_seen.streams.items()
-        assert row is not None
-        assert row.key == "alice"
-        assert all_seen.queues
-        mine, others = await alice.live(), await bob.live()
-        assert mine.streams.keys() == {name}
-        assert mine.totals == {"streams": 1}
-        assert others.streams == {}
-        for each in (mine, others):
-            assert (each.gateway, each.gateways, each.queues, each.processors, each.pools) == ("", {}, {}, {}, {})
-        with pytest.raises(NotFound, match="another key's"):
-            await bob.stop_stream(name)
-        for refused in (nobody.live(), nobody.stop_stream(name)):
-            with pytest.raises(Unauthorized):
-                await refused
-        assert not reading.done()
-        await alice.stop_stream(name)
-        assert b'"type":"cancelled"' in await reading
-        async with asked(it, "alice") as again:
-            (other,) = (await see(root, lambda it: it.streams.keys() - {name})).streams
-            await root.stop_stream(other)
-            assert b'"type":"cancelled"' in await again
-
-
-async def test_refused_and_failed_requests_are_errors() -> None:
-    llm = CountingLlm()
-    async with open_gateway(llm=llm) as it, TgClient(it.gateway.url, retries=0) as client:
-        async with asked(it, prompt="no number") as failed:
-            assert b'"error"' in await failed
-        async with asked(it, sampling={"max_tokens": -1}) as refused:
-            await refused
-        assert queue_of(await see(client, lambda it: queue_of(it).errors)).errors in {1, 2}
-
-
 async def test_names_of_a_megabyte_are_cut() -> None:
     name, bus = "\x1b" + "x" * 1_000_000, MemoryBus()
     async with (
@@ -353,9 +288,10 @@ async def test_names_of_a_megabyte_are_cut() -> None:
 
 async def test_long_names_with_the_same_beginning_have_rows_of_their_own() -> None:
     services = {"text-completion": TextCompletionConfig(), "prompt": PromptConfig()}
-    config, bus = Config(flows={f"{'x' * MAX_NAME_CHARACTERS}-{end}": services for end in "ab"}), MemoryBus()
+    config = Config(flows={f"{'x' * MAX_NAME_CHARACTERS}-{end}": services for end in "ab"})
     routes = config.routes("text-completion") + config.routes("prompt")
     async with (
+        aclosing(MemoryBus()) as bus,
         Requestor(bus, config.topics, queues=tuple(route.request for route in routes)) as requestor,
         Gateway(GatewayConfig(port=0), requestor, routes, mounts=MOUNTS) as gateway,
         TgClient(gateway.url) as client,
@@ -363,7 +299,6 @@ async def test_long_names_with_the_same_beginning_have_rows_of_their_own() -> No
         names = (await client.live()).queues
         assert len(names) == len(routes) == 4
         assert {len(name) for name in names} == {MAX_NAME_CHARACTERS}
-    await bus.aclose()
 
 
 async def test_only_so_many_follow_at_a_time() -> None:
@@ -399,13 +334,6 @@ async def test_events_end_in_order_when_the_gateway_leaves() -> None:
             rest = [document async for document in following]
             assert [each.draining for each in rest] in ([], [True], [False], [False, True])
             await ending
-
-
-async def test_an_older_gateway_has_no_such_path() -> None:
-    mounts = tuple(mount for mount in MOUNTS if not mount.path.startswith("/api/v1/live"))
-    async with open_gateway(mounts=mounts) as it:
-        with pytest.raises(NotFound):
-            await show(it)
 
 
 async def test_the_head_alone() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import zlib
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,9 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client import REGISTRY
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, SteppedLlm
 from tests.flow.open_gateway import MOUNTS, ON_ANY_PORT
-from tests.flow.test_live import KEYED, SteadyLlm
+from tests.flow.test_live import KEYED, SteadyLlm, see
 from tests.until import AT_ONCE_SECONDS, until
 from tg_base.bus import Bus, open_bus
 from tg_base.client import Requestor
@@ -30,7 +30,7 @@ from tg_gateway.relay.live_rates import Rates
 from tg_gateway.relay.live_rows import MAX_NAME_CHARACTERS, MAX_ROWS
 from tg_gateway.relay.other_gateways import MAX_PART_BYTES, MAX_PARTS
 from tg_schema import decode, encode
-from tg_schema.errors import NotFound
+from tg_schema.errors import NotFound, Unauthorized
 from tg_schema.live import LiveDocument, LiveGateway, LiveStream
 from tg_schema.topics import Topics
 
@@ -101,15 +101,6 @@ async def world_of(
             yield World(flow, shared, topics, opened, asking)
 
 
-async def see(client: TgClient, right: Callable[[LiveDocument], object]) -> LiveDocument:
-    """The first document that is as it should be."""
-    async with client.follow_live() as documents:
-        async for document in documents:
-            if right(document):
-                return document
-    raise AssertionError("the gateway has ended the events")
-
-
 async def see_total(client: TgClient, streams: int) -> LiveDocument:
     """The first document of so many streams, all of which have been asked."""
     rows = min(streams, MAX_ROWS)
@@ -122,8 +113,7 @@ def of(key: str, document: LiveDocument) -> list[str]:
 
 
 async def test_any_gateway_shows_the_streams_of_all(bus_url: str) -> None:
-    llm, counts = CountingLlm(), [random.randint(1, 4) for _ in range(3)]
-    llm.step = asyncio.Semaphore(0)
+    llm, counts = SteppedLlm(), [random.randint(1, 4) for _ in range(3)]
     async with world_of(bus_url, llm) as it:
         for number, count in enumerate(counts):
             for _ in range(count):
@@ -173,19 +163,23 @@ async def test_a_key_sees_and_stops_its_own_streams_through_any_gateway(bus_url:
     llm = SteadyLlm()
     async with world_of(bus_url, llm) as it:
         reading = await it.ask(0, "alice")
-        alice, bob, root = [await it.client(1, key) for key in ("alice", "bob", "root")]
+        alice, bob, root, nobody = [await it.client(1, key) for key in ("alice", "bob", "root", "nobody")]
         mine = await see(alice, lambda document: document.streams)
-        assert (len(mine.streams), mine.totals, mine.gateway, mine.gateways) == (1, {"streams": 1}, "", {})
+        assert (len(mine.streams), mine.totals) == (1, {"streams": 1})
         (name,) = mine.streams
-        assert of("alice", await see(root, lambda document: document.streams)) == [name]
-        assert (await bob.live()).streams == {}
+        all_seen, others = await see(root, lambda document: document.streams), await bob.live()
+        assert (of("alice", all_seen), bool(all_seen.queues), others.streams) == ([name], True, {})
+        for each in (mine, others):
+            assert (each.gateway, each.gateways, each.queues, each.processors, each.pools) == ("", {}, {}, {}, {})
+        for refused in (nobody.live(), nobody.stop_stream(name)):
+            with pytest.raises(Unauthorized):
+                await refused
         for client, stream in ((bob, name), (root, uuid4().hex), (root, "x" * 5000)):
             with pytest.raises(NotFound, match="another key's"):
                 await client.stop_stream(stream)
         assert not reading.done()
         await alice.stop_stream(name)
-        async with asyncio.timeout(AT_ONCE_SECONDS):
-            await llm.stopped.wait()
+        await asyncio.wait_for(llm.stopped.wait(), AT_ONCE_SECONDS)
         generated = llm.generated
         assert b'"type":"cancelled"' in await reading
         with pytest.raises(NotFound, match="it has ended"):
@@ -222,8 +216,7 @@ async def test_whoever_needs_no_key_sees_and_stops_nothing_of_a_gateway_with_key
 
 
 async def test_of_many_the_oldest_of_all_gateways_are_listed(bus_url: str) -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
+    llm = SteppedLlm()
     async with world_of(bus_url, llm, gateways=2) as it:
         client = await it.client(0)
         for number, key, total in ((1, "alice", 120), (0, "bob", 230)):

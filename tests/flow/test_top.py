@@ -16,17 +16,16 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
-from tests.fakes.counting_llm import CountingLlm
-from tests.flow.command import ran, started
+from tests.flow.command import out_of, ran, started
 from tests.flow.open_gateway import MOUNTS, Opened, open_gateway
 from tests.flow.terminal import INTERRUPT, on_terminal
-from tests.flow.test_live import KEYED, SteadyLlm, asked, queue_of, see
+from tests.flow.test_live import SteadyLlm, asked, queue_of, see
 from tests.until import until
 from tg_cli.live_table import write_figures, write_streams
 from tg_cli.top_screen import TopScreen
 from tg_client import TgClient
 from tg_schema import decode, encode
-from tg_schema.live import LIVE_TABLES, LiveDocument, LiveGateway, LivePool, LiveProcessor, LiveQueue, LiveStream
+from tg_schema.live import LiveDocument, LiveGateway, LivePool, LiveProcessor, LiveQueue, LiveStream
 
 TOP = "tg-top"
 SMALL = {"LINES": "24", "COLUMNS": "80"}
@@ -88,19 +87,6 @@ async def test_json_is_the_document() -> None:
         assert queue_of(document).running == 1
 
 
-async def test_a_key_sees_its_own() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(0)
-    async with open_gateway(KEYED, llm=llm) as it, asked(it, "alice"):
-        async with TgClient(it.gateway.url, token="root") as client:
-            await see(client)
-        seen = {who: await ran(TOP, "-u", it.gateway.url, TOKENGRID_TOKEN=who) for who in ("alice", "bob", "root", "x")}
-    assert [done.code for done in seen.values()] == [0, 0, 0, 1]
-    assert ["1 streams" in done.out for done in seen.values()] == [True, False, True, False]
-    assert ["PROCESSOR" in done.out for done in seen.values()] == [False, False, True, False]
-    assert "token" in seen["x"].err
-
-
 async def test_what_is_no_gateway_of_ours_is_said() -> None:
     nobody = await ran(TOP, "-u", "http://127.0.0.1:9")
     assert (nobody.code, nobody.out) == (1, "")
@@ -128,8 +114,7 @@ async def test_what_is_no_gateway_of_ours_is_said() -> None:
 
 async def test_a_reader_that_leaves_ends_it() -> None:
     async with running() as (it, _), started(TOP, "--once", "-u", it.gateway.url) as process:
-        assert process.stdout is not None
-        process.stdout._transport.close()  # type: ignore[attr-defined]
+        out_of(process)._transport.close()  # type: ignore[attr-defined]
         assert await asyncio.wait_for(process.wait(), 30) == 141
 
 
@@ -332,10 +317,6 @@ async def test_without_colours(variables: dict[str, str]) -> None:
             assert b"\x1b" not in terminal.received
         else:
             assert b"\x1b[38;2;" not in terminal.received
-
-
-def test_tables_are_those_of_the_document() -> None:
-    assert set(LIVE_TABLES) < set(LiveDocument.__struct_fields__)
 
 
 async def test_without_the_library_of_the_screen(tmp_path: Path) -> None:
