@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 
 import pytest
 from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import SteppedLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.passing_bus import RemoteBus
 from tests.fakes.refusing_bus import RefusingBus
@@ -25,18 +25,14 @@ from tg_base.telemetry import trace
 from tg_schema import (
     TEXT_COMPLETION,
     Error,
-    ImagePart,
-    Message,
     TextCompletionRequest,
     TextCompletionResponse,
-    TextPart,
     TgError,
     Usage,
     decode,
     encode,
 )
 from tg_schema.errors import BadRequest, BusError, RateLimited, Unavailable
-from tg_schema.prompt_size import IMAGE_BYTES, TOKEN_BYTES
 from tg_schema.topics import Topics
 from tg_schema.usage_record import Payer, UsageRecord
 
@@ -46,27 +42,12 @@ ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f
 PLAIN = Route("p", TEXT_COMPLETION, TOPICS.request("p", "t"), TOPICS.response("p", "t"), plain=True)
 
 
-class SteppedLlm(CountingLlm):
-    """Says a word for each step that it is allowed."""
-
-    step: asyncio.Semaphore
-
-
 class LongLlm(SteppedLlm):
     """Says many words at once."""
 
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         yield TextCompletionResponse(response="word " * 50_000, in_token=5, end_of_stream=True)
-
-
-class WordyLlm(SteppedLlm):
-    """Says three tokens at once, again and again."""
-
-    @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        async for _ in super().generate_content_stream(request):
-            yield LlmChunk(text="hello words ")
 
 
 class RetriedLlm(SteppedLlm):
@@ -123,13 +104,11 @@ class World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    bus = MemoryBus()
-    async with opened(bus) as world:
+    async with aclosing(MemoryBus()) as bus, opened(bus) as world:
         trace.enter(trace.Span.at_door("r-1", None, "native"))
         trace.name_caller(None, encode(Payer("alice", "acme")).decode())
         yield world
     trace.enter(None)
-    await bus.aclose()
 
 
 @asynccontextmanager
@@ -192,29 +171,6 @@ async def test_a_process_that_is_killed_in_an_answer_that_was_adopted_twice(worl
         (record,) = await world.written(1)
     assert (record.stream, record.attempt, record.call) == (stream.id, 1, 1)
     assert (record.payer.key, record.provider, record.usage) == ("alice", "SteppedLlm", Usage(10, 5))
-
-
-async def test_what_is_estimated_of_an_adopted_answer_is_all_of_it(world: World) -> None:
-    llm, mortal = await world.serve(0, WordyLlm())
-    request = TextCompletionRequest(prompt="999", streaming=True)
-    async with world.requestor.stream(ROUTE, request, timeout=20, kept=True) as stream:
-        for _ in range(7):
-            llm.step.release()
-            await anext(stream)
-        origin, taken, stream.left = stream.origin, stream.taken, True
-    assert origin is not None
-    async with (
-        Requestor(RemoteBus(world.bus), TOPICS, queues=(ROUTE.request,), timing=TIMING) as other,
-        other.adopt(ROUTE, request, origin, taken, timeout=20) as adopted,
-    ):
-        await until(partial(other.presence.serving, ROUTE.request))
-        llm.step.release()
-        await anext(adopted)
-        mortal.kill()
-        with pytest.raises(Unavailable):
-            await anext(adopted)
-        (record,) = await world.written(1)
-    assert record.usage == Usage(1, 8 * 3)
 
 
 async def test_a_process_that_is_killed_in_its_retry(world: World) -> None:
@@ -347,16 +303,3 @@ async def test_what_a_plain_peer_was_not_sent_is_no_call(world: World) -> None:
         with pytest.raises(BusError):
             await LlmClient(requestor, PLAIN).call(TextCompletionRequest(prompt="word " * 2))
     await world.written(0)
-
-
-async def test_an_image_in_a_prompt_is_estimated_as_a_usual_one(world: World) -> None:
-    async with world.bus.subscribe(PLAIN.request, "theirs") as requests:
-        turn = Message("user", (TextPart("word " * 2), ImagePart(data="A" * 60_000)))
-        asking = asyncio.create_task(LlmClient(world.requestor, PLAIN).call(TextCompletionRequest(messages=(turn,))))
-        name = (await anext(requests)).properties["id"]
-        await world.bus.publish(
-            PLAIN.response, encode(TextCompletionResponse(response="x", end_of_stream=True)), {"id": name}
-        )
-        await asking
-    (record,) = await world.written(1)
-    assert record.usage.in_token == pytest.approx((IMAGE_BYTES + 10) / TOKEN_BYTES, rel=0.02)

@@ -5,8 +5,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,17 @@ class Reader:
                 await asyncio.sleep(TICK_SECONDS)
 
 
+@contextmanager
+def counted_in(file: Path | None, **more: Any) -> Iterator[UsageDatabase]:
+    """The sums in this file; None = in memory."""
+    database = UsageDatabase(file, **more)
+    database.open()
+    try:
+        yield database
+    finally:
+        database.close()
+
+
 def config_file(folder: Path, database: str = "", rest: str = "") -> Path:
     file = folder / "tg.toml"
     file.write_text(f"[flows.default]\nusage = {{ {database} }}\n{rest}")
@@ -90,9 +101,8 @@ async def reading(file: Path, bus: Bus) -> AsyncIterator[Reader]:
 
 @pytest.fixture
 async def bus() -> AsyncIterator[MemoryBus]:
-    bus = MemoryBus()
-    yield bus
-    await bus.aclose()
+    async with aclosing(MemoryBus()) as bus:
+        yield bus
 
 
 async def test_sums_by_every_field(bus: MemoryBus, tmp_path: Path) -> None:
@@ -162,25 +172,13 @@ async def test_a_reader_that_dies_between_commit_and_acknowledgement(bus: Memory
         for stream in ("1", "2"):
             await bus.publish(TOPICS.usage, encode(record(stream)), {})
         assert len(await topic.take()) == 2
-        database = UsageDatabase(file)
-        database.open()
-        database.add([(record("1"), None), (record("2"), None)])
-        database.close()
+        with counted_in(file) as database:
+            database.add([(record("1"), None), (record("2"), None)])
     await bus.publish(TOPICS.usage, encode(record("3")), {})
     for _ in range(2):
         async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
             row = await reader.until(3)
             assert (row.calls, row.in_token) == (3, 30)
-
-
-async def test_what_comes_while_the_reader_is_away_is_counted(bus: MemoryBus, tmp_path: Path) -> None:
-    file = config_file(tmp_path, f'database = "{tmp_path / "usage.db"}"')
-    async with reading(file, bus) as reader:
-        await reader.write(record("1"))
-        await reader.until(1)
-    await bus.publish(TOPICS.usage, encode(record("2")), {})
-    async with reading(file, bus) as reader:
-        assert (await reader.until(2)).in_token == 20
 
 
 async def test_an_unreadable_record_holds_up_no_other(bus: MemoryBus, tmp_path: Path) -> None:
@@ -230,29 +228,27 @@ async def test_a_newer_record_counts_by_what_is_known_of_it(
 async def test_while_the_file_takes_nothing_records_wait(
     bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    database = UsageDatabase(tmp_path / "usage.db", locked_seconds=0.0)
-    database.open()
-    async with UsageTopic(bus, TOPICS) as topic:
-        reader = UsageReader(topic, database, Prices({}, None), first_pause=TICK_SECONDS)
-        holder = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        await bus.publish(TOPICS.usage, encode(record("1")), {})
-        async with running(reader.run()):
-            said = ""
+    with counted_in(tmp_path / "usage.db", locked_seconds=0.0) as database:
+        async with UsageTopic(bus, TOPICS) as topic:
+            reader = UsageReader(topic, database, Prices({}, None), first_pause=TICK_SECONDS)
+            holder = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
+            holder.execute("BEGIN IMMEDIATE")
+            await bus.publish(TOPICS.usage, encode(record("1")), {})
+            async with running(reader.run()):
+                said = ""
 
-            def has_said(event: str) -> bool:
-                nonlocal said
-                said += "".join(capfd.readouterr())
-                return event in said
+                def has_said(event: str) -> bool:
+                    nonlocal said
+                    said += "".join(capfd.readouterr())
+                    return event in said
 
-            await until(lambda: has_said("usage.waiting"))
-            assert "SQLITE_BUSY" in said
-            assert database.find((), 0, 2**40, None, 1) == []
-            holder.execute("ROLLBACK")
-            await until(lambda: has_said("usage.recovered"))
-            assert len(database.find((), 0, 2**40, None, 1)) == 1
-            holder.close()
-    database.close()
+                await until(lambda: has_said("usage.waiting"))
+                assert "SQLITE_BUSY" in said
+                assert database.find((), 0, 2**40, None, 1) == []
+                holder.execute("ROLLBACK")
+                await until(lambda: has_said("usage.recovered"))
+                assert len(database.find((), 0, 2**40, None, 1)) == 1
+                holder.close()
     said += "".join(capfd.readouterr())
     assert (said.count("usage.waiting"), said.count("usage.recovered")) == (1, 1)
 
@@ -260,21 +256,19 @@ async def test_while_the_file_takes_nothing_records_wait(
 async def test_the_end_of_a_process_waits_for_the_file_and_says_what_it_lost(
     bus: MemoryBus, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    database = UsageDatabase(tmp_path / "usage.db", locked_seconds=0.0)
-    database.open()
-    async with UsageTopic(bus, TOPICS) as topic:
-        reader = UsageReader(topic, database, Prices({}, None), first_pause=TICK_SECONDS)
-        await bus.publish(TOPICS.usage, encode(record("1")), {})
-        await reader.finish()
-        holder = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        await bus.publish(TOPICS.usage, encode(record("2")), {})
-        await reader.finish(0.5)
-        holder.close()
-        (row,) = database.find((), 0, 2**40, None, 1)
-        assert row.calls == 1
-        assert "".join(capfd.readouterr()).count("usage.lost") == 1
-    database.close()
+    with counted_in(tmp_path / "usage.db", locked_seconds=0.0) as database:
+        async with UsageTopic(bus, TOPICS) as topic:
+            reader = UsageReader(topic, database, Prices({}, None), first_pause=TICK_SECONDS)
+            await bus.publish(TOPICS.usage, encode(record("1")), {})
+            await reader.finish()
+            holder = sqlite3.connect(tmp_path / "usage.db", isolation_level=None)
+            holder.execute("BEGIN IMMEDIATE")
+            await bus.publish(TOPICS.usage, encode(record("2")), {})
+            await reader.finish(0.5)
+            holder.close()
+            (row,) = database.find((), 0, 2**40, None, 1)
+            assert row.calls == 1
+            assert "".join(capfd.readouterr()).count("usage.lost") == 1
 
 
 async def test_long_names_are_cut(bus: MemoryBus, tmp_path: Path) -> None:
@@ -286,16 +280,14 @@ async def test_long_names_are_cut(bus: MemoryBus, tmp_path: Path) -> None:
 
 async def test_many_rows_come_in_several_records_and_too_many_not_at_all(bus: MemoryBus, tmp_path: Path) -> None:
     file = tmp_path / "usage.db"
-    database = UsageDatabase(file)
-    database.open()
-    records = [record(str(number), payer=Payer(f"k{number:05}")) for number in range(10_001)]
-    database.add([(each, None) for each in records[:500]])
-    async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
-        assert [row.key for row in await reader.ask("key")] == [each.payer.key for each in records[:500]]
-        database.add([(each, None) for each in records])
-        with pytest.raises(BadRequest, match="more than 10000 rows"):
-            await reader.ask("key")
-    database.close()
+    with counted_in(file) as database:
+        records = [record(str(number), payer=Payer(f"k{number:05}")) for number in range(10_001)]
+        database.add([(each, None) for each in records[:500]])
+        async with reading(config_file(tmp_path, f'database = "{file}"'), bus) as reader:
+            assert [row.key for row in await reader.ask("key")] == [each.payer.key for each in records[:500]]
+            database.add([(each, None) for each in records])
+            with pytest.raises(BadRequest, match="more than 10000 rows"):
+                await reader.ask("key")
 
 
 @pytest.mark.parametrize(
@@ -400,21 +392,19 @@ def test_a_months_end_is_that_of_utc_wherever_clocks_change(monkeypatch: pytest.
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
-        database = UsageDatabase(None, clock=lambda: 1.72e9)
-        database.open()
-        hours = [datetime(2024, 3, 31, hour, 30, tzinfo=UTC) for hour in (0, 1, 2, 21, 22, 23)]
-        ends = [int(at.timestamp() * 1000) for at in (*hours, datetime(2024, 4, 1, tzinfo=UTC))]
-        database.add([(record(f"{end}", ended_at=end), None) for end in ends])
-        march = find_period("2024-03", "2024-04", 2e9)
-        assert march == (1709251200, 1711929600)
-        assert [(row.month, row.calls) for row in database.find(("month",), *march, None, 9)] == [("2024-03", 6)]
-        year = find_period("2024-01-01", "2025-01-01", 2e9)
-        assert [(row.day, row.calls) for row in database.find(("day",), *year, None, 9)] == [
-            ("2024-03-31", 6),
-            ("2024-04-01", 1),
-        ]
-        assert len(database.find(("hour",), *year, None, 99)) == 7
-        database.close()
+        with counted_in(None, clock=lambda: 1.72e9) as database:
+            hours = [datetime(2024, 3, 31, hour, 30, tzinfo=UTC) for hour in (0, 1, 2, 21, 22, 23)]
+            ends = [int(at.timestamp() * 1000) for at in (*hours, datetime(2024, 4, 1, tzinfo=UTC))]
+            database.add([(record(f"{end}", ended_at=end), None) for end in ends])
+            march = find_period("2024-03", "2024-04", 2e9)
+            assert march == (1709251200, 1711929600)
+            assert [(row.month, row.calls) for row in database.find(("month",), *march, None, 9)] == [("2024-03", 6)]
+            year = find_period("2024-01-01", "2025-01-01", 2e9)
+            assert [(row.day, row.calls) for row in database.find(("day",), *year, None, 9)] == [
+                ("2024-03-31", 6),
+                ("2024-04-01", 1),
+            ]
+            assert len(database.find(("hour",), *year, None, 99)) == 7
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -423,16 +413,14 @@ def test_a_months_end_is_that_of_utc_wherever_clocks_change(monkeypatch: pytest.
 @pytest.mark.parametrize("minutes", [-10, 0, 10])
 def test_a_writers_clock_that_is_wrong_moves_its_calls_and_counts_them_once(minutes: int) -> None:
     now = ENDED / 1000
-    database = UsageDatabase(None, clock=lambda: now)
-    database.open()
-    skewed = record("1", ended_at=ENDED + minutes * 60_000, unique=True)
-    # Its asker, whose clock is right, has recorded it, too.
-    database.add([(skewed, 3), (record("1", unique=True), 3)])
-    now += 47 * 3600
-    database.add([(skewed, 3)])
-    (row,) = database.find(("hour",), 0, 2**40, None, 9)
-    assert (row.hour, row.calls, row.cost) == (f"2026-11-01T{14 if minutes > 0 else 13}:00Z", 1, 3)
-    database.close()
+    with counted_in(None, clock=lambda: now) as database:
+        skewed = record("1", ended_at=ENDED + minutes * 60_000, unique=True)
+        # Its asker, whose clock is right, has recorded it, too.
+        database.add([(skewed, 3), (record("1", unique=True), 3)])
+        now += 47 * 3600
+        database.add([(skewed, 3)])
+        (row,) = database.find(("hour",), 0, 2**40, None, 9)
+        assert (row.hour, row.calls, row.cost) == (f"2026-11-01T{14 if minutes > 0 else 13}:00Z", 1, 3)
 
 
 def test_a_count_that_is_new_gets_its_column(tmp_path: Path) -> None:
@@ -452,27 +440,23 @@ def test_a_count_that_is_new_gets_its_column(tmp_path: Path) -> None:
 
 def test_old_records_are_forgotten_and_their_sums_stay() -> None:
     now = 1e9
-    database = UsageDatabase(None, clock=lambda: now)
-    database.open()
-    database.add([(record("1"), 3)])
-    now += 49 * 3600
-    database.add([(record("2"), None)])
-    database.add([(record("1"), 4), (record("2"), None)])
-    (row,) = database.find((), 0, 2_000_000_000, None, 9)
-    assert (row.calls, row.cost, row.unpriced_calls) == (3, 7, 1)
-    database.close()
+    with counted_in(None, clock=lambda: now) as database:
+        database.add([(record("1"), 3)])
+        now += 49 * 3600
+        database.add([(record("2"), None)])
+        database.add([(record("1"), 4), (record("2"), None)])
+        (row,) = database.find((), 0, 2_000_000_000, None, 9)
+        assert (row.calls, row.cost, row.unpriced_calls) == (3, 7, 1)
 
 
 def test_sums_are_kept_for_400_days() -> None:
     now = 1e9
-    database = UsageDatabase(None, clock=lambda: now)
-    database.open()
-    for days, kept in ((0, 1), (399, 2), (402, 2)):
-        now = 1e9 + days * 86_400
-        database.add([(msgspec.structs.replace(record(f"{days}"), ended_at=0), 3)])
-        (row,) = database.find((), 0, 2_000_000_000, None, 9)
-        assert row.calls == kept
-    database.close()
+    with counted_in(None, clock=lambda: now) as database:
+        for days, kept in ((0, 1), (399, 2), (402, 2)):
+            now = 1e9 + days * 86_400
+            database.add([(msgspec.structs.replace(record(f"{days}"), ended_at=0), 3)])
+            (row,) = database.find((), 0, 2_000_000_000, None, 9)
+            assert row.calls == kept
 
 
 async def test_a_call_that_asker_and_processor_record_counts_once(bus: MemoryBus, tmp_path: Path) -> None:

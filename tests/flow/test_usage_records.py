@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import SteppedLlm
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.silent_server import SilentServer
 from tests.flow.agent_dialog import pipeline
@@ -156,8 +156,7 @@ async def test_a_call_that_its_client_leaves_is_estimated_within_a_tenth() -> No
 
 
 async def test_what_the_provider_told_before_its_client_left_is_no_estimate() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(10)
+    llm = SteppedLlm(steps=10)
     async with open_gateway(llm=llm) as opened:
         asked = {"prompt": "100", "streaming": True}
         async with opened.http.post("api/v1/text-completion", json=asked) as response:

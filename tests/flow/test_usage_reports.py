@@ -1,33 +1,36 @@
-"""GET /api/v1/usage and `tg-usage`: who may see what, as a table, CSV and JSON."""
+"""GET /api/v1/usage and `tg-usage`: who may see what, in which form; and the sums beside the provider's own books."""
 
 import asyncio
 import csv
 import hashlib
 import io
 import json
+import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
+from bench.account import CONFIGURATION, KINDS, Client, judge
+from tests.fakes.billing_openai import Billed, BillingOpenAi
 from tests.flow.command import ran
 from tests.flow.edited_models import write
 from tests.flow.serve_context import context_of
-from tests.flow.test_usage import BOB, TOPICS, config_file, record
+from tests.flow.test_usage import BOB, TOPICS, config_file, counted_in, record
 from tests.until import TICK_SECONDS
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ApiKey, ConfigWatcher, GatewayConfig
 from tg_client import SyncTgClient, TgClient
 from tg_flow.usage import UsageConfig, UsageKind
-from tg_flow.usage.usage_database import UsageDatabase
 from tg_gateway.app import Gateway
 from tg_schema import Usage, encode
 from tg_schema.errors import AccessDenied, NotFound
-from tg_schema.usage_record import Payer
+from tg_schema.usage_record import Payer, UsageRecord
 from tg_schema.usage_report import UsageRow
 from tg_serve.launcher import inspect, launch
 from tg_serve.options import ServeOptions
@@ -46,7 +49,7 @@ OPEN = GatewayConfig(port=0, drain=0.05)
 @asynccontextmanager
 async def opened(folder: Path, config: GatewayConfig = OPEN, calls: int = 3) -> AsyncIterator[str]:
     """The URL of a gateway whose reader has counted."""
-    bus, watcher = MemoryBus(), ConfigWatcher(config_file(folder), services=(UsageConfig,))
+    watcher = ConfigWatcher(config_file(folder), services=(UsageConfig,))
     routes = watcher.config.routes("usage")
     records = [
         record("1", Usage(1000, 500, 10), cost=1_234_567),
@@ -54,21 +57,23 @@ async def opened(folder: Path, config: GatewayConfig = OPEN, calls: int = 3) -> 
         record("3", Usage(), payer=Payer(customer='=1+1,"\n\x1b[2J')),
     ]
     async with (
+        aclosing(MemoryBus()) as bus,
         UsageKind().serve(context_of(watcher, bus)),
         Requestor(bus, watcher.config.topics, queues=tuple(route.request for route in routes)) as requestor,
         Gateway(config, requestor, routes) as gateway,
     ):
         for each in records[:calls]:
             await bus.publish(TOPICS.usage, encode(each), {})
-        async with TgClient(gateway.url, token="root") as client:
-            async with asyncio.timeout(30):
-                while True:
-                    rows = (await client.usage(**PERIOD)).rows
-                    if rows and rows[0].calls == calls:
-                        break
-                    await asyncio.sleep(TICK_SECONDS)
+        async with (
+            TgClient(gateway.url, token="root") as client,
+            asyncio.timeout(30),
+        ):
+            while True:
+                rows = (await client.usage(**PERIOD)).rows
+                if rows and rows[0].calls == calls:
+                    break
+                await asyncio.sleep(TICK_SECONDS)
         yield gateway.url
-    await bus.aclose()
 
 
 async def test_without_keys_everybody_sees_all(tmp_path: Path) -> None:
@@ -222,12 +227,10 @@ async def test_an_edit_moves_the_sums_and_ends_them(tmp_path: Path) -> None:
     async with launch(ServeOptions(file=file)) as (_, url), TgClient(str(url), retries=0) as client:
         for name in ("one.db", "two.db"):
             write(file, served + bound.format(tmp_path / name))
-            database = UsageDatabase(tmp_path / name)
-            database.open()
-            async with asyncio.timeout(60):
-                while not database.find((), 0, 2**40, None, 1):
-                    await client.flow("f").text_completion("", "1")
-            database.close()
+            with counted_in(tmp_path / name) as database:
+                async with asyncio.timeout(60):
+                    while not database.find((), 0, 2**40, None, 1):
+                        await client.flow("f").text_completion("", "1")
         write(file, served)
         async with asyncio.timeout(60):
             while await has_usage(client):
@@ -243,3 +246,84 @@ async def test_a_gateway_is_ready_while_the_reader_is_away(tmp_path: Path) -> No
             assert answer.status == 200
         async with http.get("api/v1/usage") as answer:
             assert answer.status == 503
+
+
+EACH = 4
+
+
+@asynccontextmanager
+async def billing(folder: Path, seed: int) -> AsyncIterator[tuple[BillingOpenAi, str, Client]]:
+    """A provider with its own books, the URL of a process before it, and who asks that."""
+    async with BillingOpenAi.listening() as provider:
+        file = folder / "tg.toml"
+        text = CONFIGURATION.format(provider=provider.url, folder=folder).replace("[gateway]", "[gateway]\nport = 0")
+        file.write_text(text)
+        async with launch(ServeOptions(file=file)) as (_, url), aiohttp.ClientSession() as http:
+            yield provider, str(url), Client(http, random.Random(seed), lambda: [str(url)], leaving=0, cut=0)
+
+
+async def test_every_door_agent_prompt_and_list_is_counted_as_the_provider_counts(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    async with billing(tmp_path, seed) as (provider, url, client), aiohttp.ClientSession(url) as http:
+        await asyncio.gather(*map(client.ask, range(EACH * len(KINDS))))
+        assert {*client.outcomes} == {"200", "socket"}, (seed, client.outcomes)
+        assert len(provider.calls) == EACH * len(KINDS), seed
+        async with asyncio.timeout(30):
+            while True:
+                async with http.get("api/v1/usage") as answer:
+                    rows = (await answer.json())["rows"]
+                calls = [call for calls in provider.calls.values() for call in calls]
+                if not provider.running and rows and rows[0]["calls"] >= len(calls):
+                    break
+                await asyncio.sleep(TICK_SECONDS)
+    refused = sum(call.refused for call in calls)
+    assert rows == [
+        {
+            "calls": len(calls),
+            "in_token": sum(call.prompt for call in calls),
+            "out_token": sum(call.sent for call in calls),
+            **({"uncounted_calls": refused} if refused else {}),
+            "unpriced_calls": len(calls),
+        }
+    ], seed
+
+
+async def test_an_embedded_process_that_ends_at_once_has_counted_all(tmp_path: Path) -> None:
+    async with billing(tmp_path, 1) as (provider, _, client):
+        await asyncio.gather(*map(client.ask, range(len(KINDS))))
+    calls = [call for calls in provider.calls.values() for call in calls]
+    with counted_in(tmp_path / "usage.db") as database:
+        (row,) = database.find((), 0, 2**40, None, 1)
+    billed = len(calls), sum(call.prompt for call in calls), sum(call.sent for call in calls)
+    assert (row.calls, row.in_token, row.out_token) == billed
+
+
+COUNTED = Usage(10, 4)
+
+
+def booked(request: str, usage: Usage = COUNTED, **more: Any) -> UsageRecord:
+    fields = {"provider": "openai", "usage": usage, **more}
+    return UsageRecord(request, 1, request=request, **fields)
+
+
+BOOKS = {name: [Billed(10, 4, told=True, began_at=100.0)] for name in ("a1x", "a2x")}
+
+
+def test_what_the_account_sees() -> None:
+    good = [booked("a1x"), booked("a2x.1")]
+    assert judge(good, BOOKS).holds
+    assert judge(good[:1], BOOKS).missing == {"a2x": 1}
+    assert judge([*good, booked("a3x")], BOOKS).double == {"a3x": 1}
+    assert len(judge([good[0], booked("a2x", usage=Usage(10, 5))], BOOKS).wrong) == 1
+    estimated = [msgspec.structs.replace(each, estimated=True) for each in good]
+    assert judge(estimated, BOOKS).holds
+    assert not judge([booked("a1x", usage=Usage(13, 4), estimated=True), good[1]], BOOKS).holds
+
+
+def test_what_nobody_knew_when_a_process_died_is_told_apart() -> None:
+    died = judge([booked("a1x")], BOOKS, kills=[100.3])
+    assert (died.holds, died.unheard) == (True, 1)
+    assert judge([booked("a1x")], BOOKS, kills=[101.0]).missing == {"a2x": 1}
+    guess = booked("a3x", provider="", usage=Usage(3, 0), estimated=True)
+    unseen = judge([booked("a1x"), booked("a2x"), guess], BOOKS, kills=[100.3])
+    assert (unseen.holds, unseen.unseen) == (True, 1)

@@ -73,7 +73,7 @@ ANSWERING: Final = (
         "flow/tg_flow/usage/usage_kind.py",
         "        stack.push_async_callback(reader.finish)\n",
         "        pass\n",
-        found_by="tests/flow/test_usage_account.py::test_an_embedded_process_that_ends_at_once_has_counted_all",
+        found_by="tests/flow/test_usage_reports.py::test_an_embedded_process_that_ends_at_once_has_counted_all",
     ),
     Fault(
         "a key sees and stops the streams of another one",
