@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.flow.open_gateway import CONFIG, QUEUES, TEXTS
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
@@ -27,22 +27,20 @@ Stream = ResponseStream[TextCompletionResponse]
 @asynccontextmanager
 async def open_two() -> AsyncIterator[tuple[CountingLlm, Requestor, Requestor]]:
     """A model that says a word for each step, and two requestors."""
-    bus, llm = MemoryBus(), CountingLlm()
+    llm = CountingLlm()
     llm.step = asyncio.Semaphore(0)
     async with (
+        aclosing(MemoryBus()) as bus,
         Processor(bus, CONFIG.topics, llm, TEXTS, models=(llm.model,), grace=0.05),
         Requestor(bus, CONFIG.topics, queues=QUEUES) as one,
         Requestor(bus, CONFIG.topics, queues=QUEUES) as other,
     ):
         await until(lambda: bool(one.presence.serving(ROUTE.request)))
         yield llm, one, other
-    await bus.aclose()
 
 
 def step(llm: CountingLlm, words: int) -> None:
-    assert llm.step is not None
-    for _ in range(words):
-        llm.step.release()
+    release(llm.step, words)
 
 
 async def read(stream: Stream, words: int) -> str:

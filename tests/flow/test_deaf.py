@@ -1,9 +1,11 @@
-"""A subscription ends by itself under a running pipeline: it is opened again, and readiness tells until it is."""
+"""A process that cannot hear: its subscription ends, or it may open too few files; readiness tells until it can."""
 
 import asyncio
 import os
+import resource
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,12 +14,17 @@ from aiohttp import ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
+from tests.fakes.openai_server import OpenAiServer
 from tests.fakes.typed_clients import LlmClient
+from tests.flow.command import SCRIPTS, ran
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUICK, TEXTS
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_gateway.app import Gateway
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BusError, Unavailable
@@ -149,8 +156,63 @@ async def test_without_hope_the_process_ends_with_a_sentence(kind: str) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, kind, env=environment, cwd=ROOT, stderr=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(60):
-        _, said = await process.communicate()
+    _, said = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 1
     assert b"the bus answers, but has refused the subscription to" in said
     assert b"Traceback" not in said
+
+
+PICK = """
+[[pools]]
+servers = ["127.0.0.1:1"]
+"""
+COMMANDS = [("tg-serve", "--port", "0"), ("tg-serve-model", "--port", "0"), ("tg-pick", "--config", "pick.toml")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+async def test_a_process_that_may_open_too_few_files_says_how_many_it_needs(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    config = tmp_path / "pick.toml"
+    config.write_text(PICK, "utf-8")
+    name, *words = (str(config) if word == config.name else word for word in command)
+    done = await ran("bash", "-c", f'ulimit -n 12; exec "{SCRIPTS}/{name}" "$@"', name, *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"{name}: this process may have 12 files open, and needs 64, besides one for each connection: "
+        "raise the limit before you start it, as with ulimit -n 1024\n"
+    )
+
+
+LIMITED = Topics()
+ROUTE = Route("f", TEXT_COMPLETION, LIMITED.request("f", "t"), LIMITED.response("f", "t"))
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process may open nothing more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_processor_without_descriptors_says_so_and_takes_no_request(openai_server: OpenAiServer) -> None:
+    options = OpenAiOptions(base_url=openai_server.url, key_variable="", tries=1, upstream_model=openai_server.model)
+    async with (
+        aclosing(MemoryBus()) as bus,
+        Requestor(bus, LIMITED, timing=QUICK) as requestor,
+        Processor(bus, LIMITED, await OpenAiCompatible.open("ours", options), (ROUTE,), timing=QUICK),
+    ):
+        client = LlmClient(requestor, ROUTE)
+        await until(lambda: requestor.presence.serving(ROUTE.request))
+        with no_descriptors():
+            with pytest.raises(Unavailable, match=r"EMFILE.*ulimit -n"):
+                await client.request("", "hello")
+            await until(lambda: not requestor.presence.serving(ROUTE.request))
+        await until(lambda: requestor.presence.serving(ROUTE.request))
+        assert await client.request("", "hello")

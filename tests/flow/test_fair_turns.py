@@ -1,9 +1,10 @@
-"""A gateway full of streams that always have more to say: turns of its loop until it answers who comes; no clock."""
+"""Turns of the loop: a gateway full of streams that have more to say, and a socket full of work, answer who comes."""
 
 import asyncio
 import functools
 import json
 import socket
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 
@@ -12,9 +13,15 @@ from typing_extensions import override
 
 from bench.load_client import make_request, post
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.fakes.parley import Parley
+from tests.flow.open_gateway import MOUNTS, Opened, open_gateway
+from tests.flow.raw_http import raw_connection
+from tests.flow.socket_frames import masked, upgrade
+from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_base.protocol.link_sender import MAX_WAITING_RECORDS
+from tg_gateway.dialects import Conversation, Mount, Socket
+from tg_gateway.websocket.handler import TAKING_SECONDS
 from tg_schema import TextCompletionRequest
 
 STREAMS = 8
@@ -92,8 +99,7 @@ async def open_streams(opened: Opened, turns: Turns) -> list[Reader]:
 async def measure() -> tuple[list[int], list[int]]:
     """For each newcomer the turns until its first byte; for each stream the most words that came in one turn."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(100), open_gateway(llm=TirelessLlm()) as opened:
-        await until_listed(opened.http)
+    async with asyncio.timeout(100), open_gateway(llm=TirelessLlm(), listed=True) as opened:
         turns = Turns()
         streams = await open_streams(opened, turns)
         newcomers = [asking(opened, "hello") for _ in range(NEWCOMERS)]
@@ -116,3 +122,43 @@ def test_who_comes_is_answered_within_some_turns_however_many_come() -> None:
     assert max(needed) <= MAX_TURNS, sorted(needed)
     # What a turn brings of one stream is bounded by what may wait of it.
     assert 0 < max(words) <= 2 * MAX_WAITING_RECORDS, words
+
+
+MESSAGES = 20
+
+
+class _Laborious(Parley, Conversation):
+    """Takes longer for each message than a socket may have at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+        self.done = asyncio.Event()
+
+    @override
+    def configure(self, config: GatewayConfig) -> "_Laborious":
+        return self
+
+    @override
+    def converse(self, socket: Socket) -> Conversation:
+        return self
+
+    @override
+    def take(self, message: bytes) -> None:
+        time.sleep(TAKING_SECONDS * 1.1)
+        self.taken += 1
+        if self.taken == MESSAGES:
+            self.done.set()
+
+
+async def test_others_have_their_turns_between_the_messages_of_one_socket() -> None:
+    laborious = _Laborious()
+    mounts = (*MOUNTS, Mount("GET", "/laborious", laborious, "converse", socket=True))
+    async with open_gateway(mounts=mounts) as it, raw_connection(it.address) as raw:
+        await upgrade(raw, path="/laborious")
+        raw.send(b"".join([masked(b"work")] * MESSAGES))
+        seen = {0}
+        while not laborious.done.is_set():
+            await asyncio.sleep(0)
+            seen.add(laborious.taken)
+        assert seen == {*range(MESSAGES + 1)}

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -191,11 +191,10 @@ async def test_a_processor_that_is_heard_of_while_it_asks_whether_the_bus_answer
 
 
 async def test_a_request_that_comes_as_its_process_ends_leaves_nothing_running() -> None:
-    bus, before = MemoryBus(), asyncio.all_tasks()
-    async with Host(bus, TOPICS, timing=QUICK) as host:
+    before = asyncio.all_tasks()
+    async with aclosing(MemoryBus()) as bus, Host(bus, TOPICS, timing=QUICK) as host:
         headers = {"id": "a", "reply": ANOTHER_INBOX, QUEUE_PROPERTY: ROUTES[0].request}
         await bus.publish(TOPICS.control(host.name), b"", headers)
-    await bus.aclose()
     # What has ended is still listed until the loop's next turn.
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.fakes.faulty_bus import FaultyBus
 from tests.fakes.typed_clients import LlmClient
 from tests.pulsar_server import PulsarServer
@@ -39,8 +39,7 @@ async def paced(llm: CountingLlm, pace: float) -> None:
     """Lets the model go on a little at a time, so that its words travel in many messages."""
     llm.step = asyncio.Semaphore(0)
     while True:
-        for _ in range(10):
-            llm.step.release()
+        release(llm.step, 10)
         await asyncio.sleep(pace)
         await asyncio.sleep(0)
 
@@ -95,11 +94,8 @@ async def side_by_side(victim: Callable[[str], bool], first: int) -> dict[int, t
     """What became of some seeds, each on a bus of its own; most of the time their streams wait."""
 
     async def one(seed: int) -> tuple[Counter[str], int]:
-        bus = MemoryBus()
-        try:
+        async with aclosing(MemoryBus()) as bus:
             return await survived(bus, victim, seed, beat=0.2)
-        finally:
-            await bus.aclose()
 
     seeds = range(first, min(first + SEEDS_AT_ONCE, SEEDS))
     return dict(zip(seeds, await asyncio.gather(*map(one, seeds)), strict=True))

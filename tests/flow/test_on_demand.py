@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 from typing_extensions import override
 
 from tests.doors.open_lmtp import MODEL, Lmtp, open_lmtp
+from tests.fakes.counting_llm import release
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway, until_listed
@@ -132,17 +133,6 @@ async def test_a_model_that_is_being_unloaded_is_closed_before_the_end() -> None
     assert shelf.closed == 1
 
 
-async def test_a_request_in_time_keeps_the_model() -> None:
-    shelf = Shelf()
-    shelf.may_load.set()
-    model = on_demand(shelf)
-    for _ in range(3):
-        assert await ask(model) == "ab"
-    assert (shelf.loads, shelf.closed) == (1, 0)
-    await model.aclose()
-    assert shelf.closed == 1
-
-
 @asynccontextmanager
 async def greeted(http: ClientSession) -> AsyncIterator[Lmtp]:
     """A client that is told what its streams wait for."""
@@ -198,60 +188,60 @@ async def test_a_load_that_never_ends_ends_those_who_wait_for_it() -> None:
 
 async def test_a_client_is_told_that_its_model_is_loading() -> None:
     shelf = Shelf()
-    async with open_gateway(instead=on_demand(shelf), timing=OFTEN) as it:
-        await until_listed(it.http)
-        async with greeted(it.http) as client:
-            await client.send("MODEL_INFO", stream_id=9, model=MODEL)
-            assert (await client.item())["status"] == "loading"
-            assert (await list_models(it.http), await list_running(it.http)) == ([("counting", True)], [])
-            await client.generate(1, [72])
-            assert await read_kinds(client, "loading") == ["queued", "loading"]
-            shelf.may_load.set()
-            # However quickly its first token follows.
-            assert await read_kinds(client, "started") == ["started"]
-            assert [each["token"] for each in await client.stream(1)] == [72, END]
-            # The processor has announced it, and the announcement may be on its way.
-            kinds = ["loading"]
-            async with asyncio.timeout(10):
-                while "loading" in kinds:
-                    await client.generate(1, [72])
-                    kinds, items = [], list[int]()
-                    while END not in items:
-                        kind, came = await client.read()
-                        kinds += [each["kind"] for each in came] if kind == "SYSTEM" else []
-                        items += [each["token"] for each in came] if kind == "TOKEN" else []
-            assert shelf.loads == 1
-            await client.send("MODEL_INFO", stream_id=9, model=MODEL)
-            assert (await client.item())["status"] == "ready"
-            assert await list_models(it.http) == [("counting", False)]
-            assert await list_running(it.http) == ["counting:latest"]
+    async with (
+        open_gateway(instead=on_demand(shelf), timing=OFTEN, listed=True) as it,
+        greeted(it.http) as client,
+    ):
+        await client.send("MODEL_INFO", stream_id=9, model=MODEL)
+        assert (await client.item())["status"] == "loading"
+        assert (await list_models(it.http), await list_running(it.http)) == ([("counting", True)], [])
+        await client.generate(1, [72])
+        assert await read_kinds(client, "loading") == ["queued", "loading"]
+        shelf.may_load.set()
+        # However quickly its first token follows.
+        assert await read_kinds(client, "started") == ["started"]
+        assert [each["token"] for each in await client.stream(1)] == [72, END]
+        # The processor has announced it, and the announcement may be on its way.
+        kinds = ["loading"]
+        async with asyncio.timeout(10):
+            while "loading" in kinds:
+                await client.generate(1, [72])
+                kinds, items = [], list[int]()
+                while END not in items:
+                    kind, came = await client.read()
+                    kinds += [each["kind"] for each in came] if kind == "SYSTEM" else []
+                    items += [each["token"] for each in came] if kind == "TOKEN" else []
+        assert shelf.loads == 1
+        await client.send("MODEL_INFO", stream_id=9, model=MODEL)
+        assert (await client.item())["status"] == "ready"
+        assert await list_models(it.http) == [("counting", False)]
+        assert await list_running(it.http) == ["counting:latest"]
 
 
 async def test_a_client_is_told_that_the_processor_which_has_its_request_loads() -> None:
     shelf, loaded = Shelf(), TokenLlm()
     loaded.capacity, loaded.step = 1, asyncio.Semaphore(0)
-    async with open_gateway(llm=loaded, timing=OFTEN) as it:
-        await until_listed(it.http)
-        async with greeted(it.http) as client:
-            await client.generate(1, [72])
-            assert await read_kinds(client, "started") == ["queued", "started"]
-            second = on_demand(shelf)
-            async with Processor(it.bus, CONFIG.topics, second, TEXTS, models=(MODEL,), timing=OFTEN, grace=0.05):
-                # One of two processors has the model open, so only the other one knows that this request waits.
-                await client.generate(2, [73])
-                assert await read_kinds(client, "loading") == ["queued", "loading"]
-                shelf.may_load.set()
-                assert await read_kinds(client, "started") == ["started"]
-                assert [each["token"] for each in await client.stream(2)] == [73, END]
-            for _ in range(2):
-                loaded.step.release()
-            assert [each["token"] for each in await client.stream(1)] == [72, END]
+    async with (
+        open_gateway(llm=loaded, timing=OFTEN, listed=True) as it,
+        greeted(it.http) as client,
+    ):
+        await client.generate(1, [72])
+        assert await read_kinds(client, "started") == ["queued", "started"]
+        second = on_demand(shelf)
+        async with Processor(it.bus, CONFIG.topics, second, TEXTS, models=(MODEL,), timing=OFTEN, grace=0.05):
+            # One of two processors has the model open, so only the other one knows that this request waits.
+            await client.generate(2, [73])
+            assert await read_kinds(client, "loading") == ["queued", "loading"]
+            shelf.may_load.set()
+            assert await read_kinds(client, "started") == ["started"]
+            assert [each["token"] for each in await client.stream(2)] == [73, END]
+        release(loaded.step, 2)
+        assert [each["token"] for each in await client.stream(1)] == [72, END]
 
 
 async def test_a_request_of_ollamas_clients_that_asks_nothing_loads_the_model() -> None:
     shelf = Shelf()
-    async with open_gateway(instead=on_demand(shelf), timing=OFTEN) as it:
-        await until_listed(it.http)
+    async with open_gateway(instead=on_demand(shelf), timing=OFTEN, listed=True) as it:
         for unload in ({"model": MODEL, "keep_alive": 0}, {"model": MODEL, "messages": [], "keep_alive": "0s"}):
             async with it.http.post(f"api/{'chat' if 'messages' in unload else 'generate'}", json=unload) as response:
                 assert (await response.json())["done_reason"] == "unload"
@@ -288,21 +278,21 @@ async def list_running(http: ClientSession) -> list[str]:
 async def test_a_client_is_told_that_no_processor_has_room() -> None:
     llm = TokenLlm()
     llm.capacity, llm.step = 1, asyncio.Semaphore(0)
-    async with open_gateway(llm=llm, timing=OFTEN) as it:
-        await until_listed(it.http)
-        async with greeted(it.http) as client:
-            await client.generate(1, [72])
-            # The one that runs is not told so, however long it takes.
-            assert await read_kinds(client, "started") == ["queued", "started"]
-            await client.generate(2, [73])
-            assert await read_kinds(client, "throttled") == ["queued", "throttled"]
-            for _ in range(2):
-                llm.step.release()
-            items: list[tuple[int, int]] = []
-            while len(items) < 4:
-                kind, came = await client.read()
-                items += [(each["stream_id"], each["token"]) for each in came] if kind == "TOKEN" else []
-            assert items == [(1, 72), (1, END), (2, 73), (2, END)]
+    async with (
+        open_gateway(llm=llm, timing=OFTEN, listed=True) as it,
+        greeted(it.http) as client,
+    ):
+        await client.generate(1, [72])
+        # The one that runs is not told so, however long it takes.
+        assert await read_kinds(client, "started") == ["queued", "started"]
+        await client.generate(2, [73])
+        assert await read_kinds(client, "throttled") == ["queued", "throttled"]
+        release(llm.step, 2)
+        items: list[tuple[int, int]] = []
+        while len(items) < 4:
+            kind, came = await client.read()
+            items += [(each["stream_id"], each["token"]) for each in came] if kind == "TOKEN" else []
+        assert items == [(1, 72), (1, END), (2, 73), (2, END)]
 
 
 async def test_a_client_is_told_that_the_gateway_leaves() -> None:

@@ -1,11 +1,10 @@
 """Work queue -> processor: what is delivered twice is not paid twice, and what a silent one holds goes to another."""
 
 import asyncio
-from uuid import uuid4
 
 import pytest
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.typed_clients import LlmClient
@@ -38,12 +37,6 @@ ROUTE: Completions = Route("tg", TEXT_COMPLETION, TOPICS.request("tg", "t"), TOP
 def timing(bus: Bus) -> HeartbeatTiming:
     """Quick, but not over a broker, which may stand still by itself for longer than a quick death takes."""
     return QUICK if bus.in_process else HeartbeatTiming()
-
-
-@pytest.fixture
-def route() -> Completions:
-    flow = uuid4().hex
-    return Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
 
 
 def count_taken() -> int:
@@ -83,8 +76,7 @@ async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(
             ):
                 held = await anext(silent)
                 assert held.properties["attempt"] == "1"
-                for _ in range(6):
-                    llm.step.release()
+                release(llm.step, 6)
                 assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
 
 

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 
 from tests.fakes.indiscreet_openai import MODEL, MODES, IndiscreetOpenAi
 from tests.fakes.recording_bus import RecordingBus
-from tests.flow.command import ended, started
+from tests.flow.command import ended, out_of, started
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ApiKey, Config, GatewayConfig, TextCompletionConfig
@@ -112,8 +112,7 @@ async def test_a_process_tells_no_secret(provider: IndiscreetOpenAi, tmp_path: P
     )
     arguments = ("--config", str(file), "--port", "0", "--log-level", "debug", "--log-format", "json")
     async with started("tg-serve", *arguments, SECRET_KEY=KEY, PYTHONASYNCIODEBUG="1") as process:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(out_of(process).readline(), 60)).decode()
         url = line.split()[1]
         told = await everything(url)
         process.send_signal(signal.SIGTERM)

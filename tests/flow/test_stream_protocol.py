@@ -1,4 +1,4 @@
-"""Requestor and processor on a real bus: order, ends, cancels, deadlines, deaths."""
+"""Requestor and processor on a real bus: order, ends, cancels, deadlines, deaths, nonsense, and who overtakes whom."""
 
 import asyncio
 import time
@@ -10,10 +10,11 @@ from uuid import uuid4
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, SteppedLlm, release
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.typed_clients import LlmClient
+from tests.flow.patient_timing import PatientTiming
 from tests.until import until
 from tests.within import within
 from tg_base.bus import Bus
@@ -21,7 +22,7 @@ from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
-from tg_schema.errors import BadRequest, Timeout, Unavailable
+from tg_schema.errors import Timeout, Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
@@ -38,14 +39,6 @@ def timing(bus: Bus) -> HeartbeatTiming:
 
 def timing_over(bus: Bus) -> HeartbeatTiming:
     return QUICK if bus.in_process else HeartbeatTiming()
-
-
-@pytest.fixture
-def route() -> Completions:
-    """A flow that no other test uses."""
-    flow = uuid4().hex
-    service = TEXT_COMPLETION.name
-    return Route(flow, TEXT_COMPLETION, TOPICS.request(flow, service), TOPICS.response(flow, service))
 
 
 @dataclass
@@ -75,13 +68,6 @@ async def pipeline(
         yield Pipeline(bus, llm, LlmClient(requestor, route), processor, requestor)
 
 
-async def test_a_whole_answer(bus: Bus, route: Completions) -> None:
-    async with pipeline(bus, route, CountingLlm()) as it:
-        assert await it.client.request("be brief", "3") == "0 1 2 "
-        assert await it.client.request("be brief", "3", streaming=True) == "0 1 2 "
-        assert it.llm.requests[0].system == "be brief"
-
-
 async def test_every_chunk_leaves_at_once_and_usage_stands_on_the_last(bus: Bus, route: Completions) -> None:
     async with pipeline(bus, route, CountingLlm()) as it:
         it.llm.step = asyncio.Semaphore(0)
@@ -108,25 +94,6 @@ async def test_a_thousand_streams_side_by_side_keep_their_words(bus: Bus, route:
         assert set(answers) == {expected}
 
 
-async def test_leaving_stops_the_model(bus: Bus, route: Completions) -> None:
-    async with pipeline(bus, route, CountingLlm()) as it:
-        it.llm.step = asyncio.Semaphore(5)
-        async with it.client.stream(TextCompletionRequest(prompt="1000", streaming=True)) as responses:
-            await anext(responses)
-        await it.until_stopped()
-        it.llm.step.release()
-        assert it.llm.generated <= 5
-
-
-async def test_leaving_before_the_first_token_stops_the_model(bus: Bus, route: Completions) -> None:
-    async with pipeline(bus, route, CountingLlm()) as it:
-        it.llm.step = asyncio.Semaphore(0)
-        async with it.client.stream(TextCompletionRequest(prompt="1000", streaming=True)):
-            await it.llm.started.wait()
-        await it.until_stopped()
-        assert it.llm.generated == 0
-
-
 async def test_a_request_cancelled_in_the_queue_is_not_worked_on(bus: Bus, route: Completions) -> None:
     llm = CountingLlm()
     llm.capacity = 1
@@ -141,8 +108,7 @@ async def test_a_request_cancelled_in_the_queue_is_not_worked_on(bus: Bus, route
             llm.step.release()
             assert [record.response async for record in first] == ["0 "]
         third = asyncio.ensure_future(it.client.request("", "3"))
-        for _ in range(3):
-            llm.step.release()
+        release(llm.step, 3)
         assert await third == "0 1 2 "
         assert llm.generated == 4
 
@@ -159,15 +125,8 @@ async def test_the_deadline_ends_both_ends(bus: Bus, route: Completions) -> None
         await it.until_stopped()
 
 
-async def test_an_error_is_the_last_record(bus: Bus, route: Completions) -> None:
-    async with pipeline(bus, route, CountingLlm()) as it:
-        with pytest.raises(BadRequest, match="prompt is missing"):
-            await it.client.request("", "")
-
-
 async def test_a_drained_processor_tells_its_requestors(bus: Bus, timing: HeartbeatTiming, route: Completions) -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(1)
+    llm = SteppedLlm(steps=1)
     async with Requestor(bus, TOPICS, timing=timing) as requestor:
         client = LlmClient(requestor, route)
         async with Processor(bus, TOPICS, llm, (route,), timing=timing, grace=0.01):
@@ -195,8 +154,7 @@ async def test_a_request_waits_for_a_processor_that_comes_soon(
 
 
 async def test_a_dead_requestor_stops_its_generations(bus: Bus, timing: HeartbeatTiming, route: Completions) -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(1)
+    llm = SteppedLlm(steps=1)
     mortal = MortalBus(bus)
     async with (
         Processor(MortalBus(bus), TOPICS, llm, (route,), timing=timing, grace=0.01),
@@ -300,3 +258,91 @@ async def test_tokens_are_counted_also_of_a_stream_that_was_left(bus: Bus, route
             while seen != "0 1 ":
                 seen += (await anext(responses)).response or ""
     assert REGISTRY.get_sample_value("tg_tokens_total", {"model": llm.model, "direction": "out"}) == 2
+
+
+OWN_TOPICS = Topics("tg/notify")
+"""Not where other tests hear presence."""
+OFTEN = PatientTiming(0.2)
+HUGE = "9" * 5000
+BODIES = (
+    b"", b"\x00\xff\xfe", b"null", b"[]", b"{}", b"[" * 100_000, b'{"a":' * 50_000, b"x" * 1_000_000,
+    b'[["s",1,true,"x"]]', b'[["s",1,false,null],7]', f'[["s",{HUGE},false]]'.encode(),
+    b'{"type":"heartbeat","inbox":"i","acks":{"l":-5}}', b'{"type":"nack","inbox":"i","link":"l","first":-1}',
+    b'{"type":"cancel","streams":[["s",1]],"ttl":1e308}', b'{"type":"cancel","streams":[[]],"ttl":1}',
+    b'{"type":"confirmed","key":["s",1]}', b'{"type":"nope"}',
+    b'{"processor":"p","queues":["q"],"capacity":-1,"in_flight":-1,"links":{"i":["l",-7]}}',
+    f'{{"processor":"{"p" * 10_000}","queues":[],"capacity":1,"in_flight":{HUGE}}}'.encode(),
+)  # fmt: skip
+PROPERTIES: tuple[dict[str, str], ...] = (
+    {},
+    {"id": ""},
+    {"id": "x" * 10_000, "reply": "no topic at all", "deadline": "soon", "attempt": "nan"},
+    {"id": "x", "attempt": HUGE, "deadline": "-1"},
+    {"processor": "a b/../c\r\n", "link": "l", "seq": "0"},
+    {"processor": "p", "link": "l", "seq": HUGE},
+    {"processor": "p", "link": "l", "seq": "-1"},
+)
+
+
+@pytest.mark.parametrize("kind", ["request", "response", "inbox", "control", "announce", "presence"])
+async def test_nonsense_disturbs_nobody(bus: Bus, kind: str) -> None:
+    flow, service = uuid4().hex, TEXT_COMPLETION.name
+    route = Route(flow, TEXT_COMPLETION, OWN_TOPICS.request(flow, service), OWN_TOPICS.response(flow, service))
+    async with (
+        Processor(bus, OWN_TOPICS, CountingLlm(), (route,), timing=OFTEN) as processor,
+        Requestor(bus, OWN_TOPICS, timing=OFTEN) as requestor,
+    ):
+        topic = {
+            "request": route.request,
+            "response": route.response,
+            "inbox": requestor._inbox.topic,
+            "control": OWN_TOPICS.control(processor.name),
+            "announce": OWN_TOPICS.announce,
+            "presence": OWN_TOPICS.presence,
+        }[kind]
+        client = LlmClient(requestor, route)
+        assert await client.request("", "3") == "0 1 2 "
+        for properties in PROPERTIES:
+            for body in BODIES:
+                await bus.publish(topic, body, properties)
+            assert await client.request("", "3", streaming=True, timeout=20) == "0 1 2 "
+        assert await client.request("", "3", streaming=True, timeout=20) == "0 1 2 "
+
+
+SHORT = 100
+LONGEST = 5.0
+"""Seconds for each short answer on a busy machine; behind the long one it would take minutes."""
+
+
+async def test_short_answers_overtake_a_long_one(bus: Bus) -> None:
+    flow, service = uuid4().hex, TEXT_COMPLETION.name
+    route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, service), TOPICS.response(flow, service))
+    async with Processor(bus, TOPICS, CountingLlm(), (route,)), Requestor(bus, TOPICS) as requestor:
+        client = LlmClient(requestor, route)
+        read, begun = 0, asyncio.Event()
+
+        async def long() -> None:
+            nonlocal read
+            request = TextCompletionRequest(prompt="100000000", streaming=True)
+            async with client.stream(request) as records:
+                async for record in records:
+                    read += len(record.response or "")
+                    begun.set()
+
+        async def short() -> float:
+            asked = time.monotonic()
+            assert await client.request("", "5", streaming=True) == "0 1 2 3 4 "
+            return time.monotonic() - asked
+
+        flood = asyncio.create_task(long())
+        try:
+            await asyncio.wait_for(begun.wait(), 20)
+            took = [await short() for _ in range(5)]
+            before = read
+            took += await asyncio.gather(*(short() for _ in range(SHORT)))
+            assert not flood.done()
+            assert read > before
+            assert max(took) < LONGEST
+        finally:
+            flood.cancel()
+            await asyncio.wait([flood])

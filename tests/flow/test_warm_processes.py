@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import CountingLlm, release
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
@@ -197,8 +197,7 @@ async def test_what_a_full_process_hands_back_is_queued_at_once() -> None:
             began_at, asking = loop.time(), asyncio.create_task(pool.ask())
             await until(lambda: pool.queued == 4)
             assert (pool.direct, loop.time() - began_at < DIRECT_SECONDS) == (1, True)
-            for _ in range(9):
-                warm.llm.step.release()
+            release(warm.llm.step, 9)
             assert await asking == ANSWER
         assert warm.begun + cold.begun == 4
 
@@ -227,8 +226,7 @@ async def test_the_slot_of_an_answer_that_has_ended_is_free_at_once() -> None:
             asking = asyncio.create_task(pool.ask())
             # Long enough for it to be announced as running, so that only its end can say that there is room.
             await asyncio.sleep(1.5)
-            for _ in range(3):
-                warm.llm.step.release()
+            release(warm.llm.step, 3)
             assert await asking == ANSWER
             assert (warm.begun, cold.begun) == (begun, 0)
 

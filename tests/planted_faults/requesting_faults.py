@@ -57,7 +57,7 @@ REQUESTING: Final = (
         _CLIENT + "begin_permit.py",
         "                self.granted = self.granted or await self._check()\n",
         "                self.granted = True\n",
-        found_by="tests/flow/test_begin_permit.py::test_nothing_is_begun_before_the_caller_permits_it",
+        found_by="tests/flow/test_second_copy.py::test_nothing_is_begun_before_the_caller_permits_it",
     ),
     Fault(
         "frames of an earlier attempt are taken",
