@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,9 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config.reader import parse_config
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import ServeContext
-from tg_client import TgClient
 from tg_flow.providers.model_processors import ModelProcessors
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BusError, Unavailable
-from tg_serve import launcher
-from tg_serve.options import ServeOptions
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
 
@@ -212,20 +209,6 @@ async def test_an_edit_replaces_a_model_whose_opening_hangs(it: Served) -> None:
     await until(lambda: sorted(OneWord.closed) == ["begun", "old", "other"])
 
 
-async def test_a_server_follows_its_file(models_file: Path) -> None:
-    text = "[gateway]\nport = 0\n" + SERVED.replace("f.text", "default.text")
-    write(models_file, text)
-    with capture_logs() as logs:
-        async with (
-            launcher.launch(ServeOptions(file=models_file)) as (_, url),
-            TgClient(url or "", retries=0) as client,
-        ):
-            assert (await client.flow().text_completion("", "x")).text == "old old"
-            write(models_file, text.replace("old", "new"))
-            await until(lambda: any(line["event"] == "models.in_force" for line in logs))
-            assert (await client.flow().text_completion("", "x")).text == "new new"
-
-
 async def test_leaving_ends_old_and_new_ones(models_file: Path) -> None:
     waits = TextCompletionRequest(prompt="wait", streaming=True)
     async with serving(models_file) as it, it.clients["f"].stream(waits) as records:
@@ -249,9 +232,7 @@ async def serve_for_ever(bus: EndingBus) -> None:
 
 
 async def test_an_edited_model_whose_queue_is_lost_ends_the_process_as_any_other() -> None:
-    bus = MemoryBus()
-    async with asyncio.timeout(20):
+    async with aclosing(MemoryBus()) as bus, asyncio.timeout(20):
         with pytest.raises(BusError, match="has refused the subscription"):
             await serve_for_ever(EndingBus(bus))
     assert sorted(OneWord.closed) == ["new", "old", "other"]
-    await bus.aclose()

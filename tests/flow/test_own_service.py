@@ -12,12 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.fakes.echo_service import ECHO, EchoConfig, EchoKind, EchoRequest
-from tests.flow.command import ran, started
-from tests.flow.serve_context import context_of
+from tests.fakes.echo_service import ECHO, EchoRequest
+from tests.flow.command import out_of, ran, started
 from tests.installed_package import install_package
-from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
 from tg_client import TgClient
 from tg_schema import TgError, decode
@@ -51,24 +48,6 @@ async def served(folder: Path) -> AsyncIterator[str]:
         yield url
 
 
-async def test_it_answers_on_the_bus(tmp_path: Path) -> None:
-    """As any process asks any other, without a gateway."""
-    file = tmp_path / "tg.toml"
-    file.write_text(FILE)
-    watcher, bus = ConfigWatcher(file, services=(EchoConfig,)), MemoryBus()
-    async with (
-        EchoKind().serve(context_of(watcher, bus)) as processors,
-        Requestor(bus, watcher.config.topics) as requestor,
-    ):
-        assert len(processors) == 2
-        client = Client(requestor, watcher.config.routes("echo")[0])
-        async with client.stream(EchoRequest("a b", streaming=True)) as records:
-            assert "".join([record.text or "" async for record in records]) == "a a b b "
-        with pytest.raises(BadRequest, match="text is missing"):
-            await client.call(EchoRequest())
-    await bus.aclose()
-
-
 async def test_it_answers_whole_and_streamed_over_http(tmp_path: Path) -> None:
     async with served(tmp_path) as url, aiohttp.ClientSession(url) as http:
         path = "api/v1/flow/default/service/echo"
@@ -83,18 +62,6 @@ async def test_it_answers_whole_and_streamed_over_http(tmp_path: Path) -> None:
             assert (answer.status, (await answer.json())["error"]["type"]) == (400, "bad-request")
         async with http.post(path, json={"texts": "a"}) as answer:
             assert (await answer.json())["error"]["message"].endswith("did you mean `text`?")
-
-
-async def test_it_answers_over_a_websocket(tmp_path: Path) -> None:
-    async with served(tmp_path) as url, aiohttp.ClientSession(url) as http, http.ws_connect("api/v1/socket") as socket:
-        asked = {"id": "1", "service": "echo", "flow": "polite", "request": {"text": "you", "streaming": True}}
-        await socket.send_json(asked)
-        text, complete = "", False
-        while not complete:
-            message = await socket.receive_json()
-            text += message["response"].get("text", "")
-            complete = message["complete"]
-        assert text == "Hello! you "
 
 
 @pytest.mark.parametrize("transport", ["http", "socket"])
@@ -183,8 +150,7 @@ async def test_tg_serve_runs_it_as_the_page_says(page: Path) -> None:
     (serving, ready), (asking, said) = re.findall(r"```console\n\$ (.*)\n(.*)\n```", PAGE.read_text("utf-8"))
     assert serving == "PYTHONPATH=. tg-serve --config echo.toml"
     async with started("tg-serve", "--config", f"{path}/echo.toml", PYTHONPATH=path) as process:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(out_of(process).readline(), 60)).decode()
         assert re.fullmatch(re.escape(ready).replace(re.escape("..."), ".*"), line.strip())
         url = line.split()[1]
         done = await ran(sys.executable, f"{path}/{asking.split()[1]}", TOKENGRID_URL=url, PYTHONPATH=path)

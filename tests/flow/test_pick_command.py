@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flow.command import ended, ran, started
+from tests.flow.command import ended, out_of, ran, started
 
 PICK = "tg-pick"
 ROUTES = """\
@@ -95,8 +95,7 @@ async def test_wrong_usage() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_it_drains_and_exits_with_0(tmp_path: Path, number: signal.Signals) -> None:
     async with started(PICK, "--config", str(write(tmp_path)), "--log-level", "error") as process:
-        assert process.stdout is not None
-        line = await asyncio.wait_for(process.stdout.readline(), 60)
+        line = await asyncio.wait_for(out_of(process).readline(), 60)
         assert line.startswith(b"picking at 127.0.0.1:")
         process.send_signal(number)
         done = await ended(process)

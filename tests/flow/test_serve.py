@@ -16,7 +16,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.fakes.gated_openai import GatedOpenAi
-from tests.flow.command import SCRIPTS, ended, ran, started
+from tests.flow.command import SCRIPTS, ended, out_of, ran, started
 from tests.free_port import free_port
 from tg_client import TgClient
 from tg_schema import TgError
@@ -39,8 +39,7 @@ async def serving(provider: GatedOpenAi, *options: str) -> AsyncIterator[tuple[P
     """A server that is ready, and its URL."""
     model = ("--model", "gated", "--provider", "openai", "--base-url", provider.url)
     async with started(SERVE, "--port", "0", *model, *options, OPENAI_API_KEY=KEY) as process:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(out_of(process).readline(), 60)).decode()
         found = re.fullmatch(
             r"ready: (http://127\.0\.0\.1:\d+/) serves text-completion \(gated of openai\), prompt \(\d+ templates\), "
             r"agent \(.*\); "
@@ -111,8 +110,7 @@ async def test_a_stream_that_does_not_finish_ends_in_one_error(
 async def test_nohup_keeps_it_running(provider: GatedOpenAi) -> None:
     command = f"trap '' HUP; exec {SCRIPTS / SERVE} --port 0 --model gated --provider openai --base-url {provider.url}"
     async with started("bash", "-c", command, OPENAI_API_KEY=KEY) as process:
-        assert process.stdout is not None
-        url = (await process.stdout.readline()).decode().split()[1]
+        url = (await out_of(process).readline()).decode().split()[1]
         process.send_signal(signal.SIGHUP)
         provider.gate.set()
         async with TgClient(url, retries=0) as client:
@@ -180,8 +178,7 @@ async def test_the_ready_line_tells_the_model_that_failed(tmp_path: Path, monkey
     file = tmp_path / "tg.toml"
     file.write_text(f'[models.any]\nprovider = "openai"\n{lacks_key}{flows}', "utf-8")
     async with started(SERVE, "--config", str(file), "--port", "0", OPENAI_API_KEY=KEY) as process:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(out_of(process).readline(), 60)).decode()
     assert " serves text-completion (any of openai; failed, see the log: keyless of mistral), prompt (" in line
     assert re.search(r'; try: tg-invoke-llm -u \S+ -f first "be brief" ', line)
 
@@ -190,8 +187,7 @@ async def test_the_ready_line_of_a_file_without_a_model_asks_for_one(tmp_path: P
     """And does not lead to a command that fails: who adds a key to a file has no built-in model any more."""
     (tmp_path / "tg.toml").write_text("[gateway]\nport = 0\n", "utf-8")
     async with started(SERVE, "--config", str(tmp_path / "tg.toml")) as process:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(out_of(process).readline(), 60)).decode()
     assert line.endswith("; add a model: name one with --model, or bind one in a flow of the file\n")
 
 
@@ -244,23 +240,6 @@ async def test_what_cannot_be_run(options: list[str], code: int, sentence: str) 
         assert done.err.count("\n") == 1
 
 
-async def test_an_error_in_the_configuration_has_its_line(tmp_path: Path) -> None:
-    done = await ran(SERVE, "--check", "--config", str(configured(tmp_path, "[gateway]\nport = 'x'\n")))
-    assert done.code == 1
-    assert "tokengrid.toml, line 2" in done.err
-
-
-async def test_a_check_says_what_would_run() -> None:
-    done = await ran(SERVE, "--check", "--port", "9999", PYTHONWARNINGS="ignore")  # llama_cpp leaves a file open
-    assert (done.code, done.err) == (0, "")
-    assert re.fullmatch(
-        r"ok: the built-in configuration would serve text-completion \(tinydemo of llama-cpp\), "
-        r"prompt \(\d+ templates\), agent \(default \(react\)\), gateway \(http://127.0.0.1:9999/, auth auto\), "
-        "on memory://, which answers\n",
-        done.out,
-    )
-
-
 @pytest.mark.parametrize("closed", ["<&-", "2>&-"])
 async def test_a_server_without_one_of_its_standard_descriptors_ends_as_usual(
     provider: GatedOpenAi, closed: str
@@ -268,8 +247,7 @@ async def test_a_server_without_one_of_its_standard_descriptors_ends_as_usual(
     options = f"--port 0 --model gated --provider openai --base-url {provider.url} --log-level error"
     command = f"exec {SCRIPTS / SERVE} {options} {closed}"
     async with started("bash", "-c", command, OPENAI_API_KEY=KEY) as process:
-        assert process.stdout is not None
-        assert (await process.stdout.readline()).startswith(b"ready: ")
+        assert (await out_of(process).readline()).startswith(b"ready: ")
         process.terminate()
         assert (await ended(process)).code == 0
 

@@ -57,7 +57,7 @@ SERVING: Final = (
         _SERVER + "processor.py",
         "            leaving=self._leaving or is_deaf or",
         "            leaving=is_deaf or",
-        found_by="tests/flow/test_processors.py::test_what_runs_gets_the_configured_time_to_finish",
+        found_by="tests/flow/test_leaving_process.py::test_what_runs_gets_the_configured_time_to_finish",
     ),
     Fault(
         "a link's window is eight times as large",
