@@ -13,8 +13,8 @@ from tests.fakes.gateway_wire import WELL, gateway_wire, in_turn, response
 from tests.fakes.recorded_llm import RecordedLlm
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.command import ended, ran, started
-from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.flow.command import ended, out_of, ran, started
+from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.terminal import ALT_ENTER, END, ENTER, INTERRUPT, UP, Terminal, on_terminal
 from tests.flow.test_cli_models import PNG
 from tests.within import within
@@ -28,8 +28,7 @@ CHAT = "tg-chat"
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Opened]:
-    async with open_gateway() as opened:
-        await until_listed(opened.http)
+    async with open_gateway(listed=True) as opened:
         yield opened
 
 
@@ -49,16 +48,13 @@ async def test_a_locale_that_cannot_draw_gets_plain_text(opened: Opened) -> None
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     async with on_terminal(CHAT, "-u", opened.gateway.url, **locale) as terminal:
         await terminal.until_asked(1)
-        terminal.type(f"3{ENTER}")
-        assert "> 3\n0 1 2\n>" in await terminal.until_asked(2)
+        assert "> 3\n0 1 2\n>" in await terminal.enter_until_asked(f"3{ENTER}", 2)
 
 
 async def test_a_conversation_on_a_terminal(opened: Opened, terminal: Terminal) -> None:
     assert terminal.text.startswith("counting; /help lists the commands, Ctrl-D ends\n>")
-    terminal.type(f"3{ENTER}")
-    assert "> 3\n0 1 2\n>" in await terminal.until_asked(2)
-    terminal.type(f"2{ENTER}")
-    assert "> 2\n0 1\n>" in await terminal.until_asked(3)
+    assert "> 3\n0 1 2\n>" in await terminal.enter_until_asked(f"3{ENTER}", 2)
+    assert "> 2\n0 1\n>" in await terminal.enter_until_asked(f"2{ENTER}", 3)
     assert await leave(terminal) == 0
     second = opened.llm.requests[1]
     assert (second.prompt, second.streaming) == ("2", True)
@@ -67,8 +63,7 @@ async def test_a_conversation_on_a_terminal(opened: Opened, terminal: Terminal) 
 
 async def test_an_interrupt_stops_the_model_and_keeps_the_conversation(opened: Opened, terminal: Terminal) -> None:
     opened.llm.step = asyncio.Semaphore(0)
-    terminal.type(f"1000{ENTER}")
-    await terminal.until("waiting")
+    await terminal.enter(f"1000{ENTER}", "waiting")
     for _ in range(3):
         opened.llm.step.release()
     assert "waiting" not in await terminal.until("0 1 2")
@@ -77,8 +72,7 @@ async def test_an_interrupt_stops_the_model_and_keeps_the_conversation(opened: O
     assert opened.llm.generated == 3
     await terminal.until_asked(2)
     opened.llm.step = None
-    terminal.type(f"2{ENTER}")
-    await terminal.until("> 2\n0 1\n")
+    await terminal.enter(f"2{ENTER}", "> 2\n0 1\n")
     assert opened.llm.requests[1].messages == (Message("user", "1000"), Message("assistant", "0 1 2 "))
     await terminal.until_asked(3)
     assert await leave(terminal) == 0
@@ -93,51 +87,38 @@ async def test_an_answer_that_is_interrupted_is_shown_once(keys: str) -> None:
         on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
     ):
         await terminal.until_asked(1)
-        terminal.type(f"go{ENTER}")
-        await terminal.until("two")
-        terminal.type(keys)
-        shown = await terminal.until_asked(2)
+        await terminal.enter(f"go{ENTER}", "two")
+        shown = await terminal.enter_until_asked(keys, 2)
         assert shown.endswith(f"> go\n{lines[0]}\n\n • one\n • two\n>")
-        terminal.type(f"again{ENTER}")
-        await terminal.until("> again\nwell\n")
+        await terminal.enter(f"again{ENTER}", "> again\nwell\n")
 
 
 async def test_an_interrupt_before_the_first_token_leaves_no_turn(opened: Opened, terminal: Terminal) -> None:
     opened.llm.step = asyncio.Semaphore(0)
-    terminal.type(f"1000{ENTER}")
-    await terminal.until("waiting")
+    await terminal.enter(f"1000{ENTER}", "waiting")
     await asyncio.wait_for(opened.llm.started.wait(), 10)
     terminal.type(INTERRUPT)
     await within(10, opened.llm.stopped.wait())
     assert opened.llm.generated == 0
     assert "waiting" not in await terminal.until_asked(2)
     opened.llm.step = None
-    terminal.type(f"1{ENTER}")
-    await terminal.until("> 1\n0\n")
+    await terminal.enter(f"1{ENTER}", "> 1\n0\n")
     assert opened.llm.requests[1].messages == ()
 
 
 async def test_an_interrupt_while_nothing_runs_empties_the_line(terminal: Terminal) -> None:
-    terminal.type("17")
-    await terminal.until("> 17")
-    terminal.type(INTERRUPT)
-    await terminal.until_asked(2)
-    terminal.type(f"1{ENTER}")
-    await terminal.until("> 1\n0\n")
+    await terminal.enter("17", "> 17")
+    await terminal.enter_until_asked(INTERRUPT, 2)
+    await terminal.enter(f"1{ENTER}", "> 1\n0\n")
 
 
 async def test_an_error_keeps_the_chat(terminal: Terminal, opened: Opened) -> None:
-    terminal.type(f"/model{ENTER}")
-    await terminal.until("  counting\n")
-    terminal.type(f"/model nope{ENTER}")
-    await terminal.until("there is no model nope; there are: counting")
-    terminal.type(f"/what{ENTER}")
-    await terminal.until("there is no command /what; /help lists them")
-    terminal.type(f"/model counting{ENTER}")
-    await terminal.until("asking counting")
+    await terminal.enter(f"/model{ENTER}", "  counting\n")
+    await terminal.enter(f"/model nope{ENTER}", "there is no model nope; there are: counting")
+    await terminal.enter(f"/what{ENTER}", "there is no command /what; /help lists them")
+    await terminal.enter(f"/model counting{ENTER}", "asking counting")
     await terminal.until_asked(5)
-    terminal.type(f"1{ENTER}")
-    await terminal.until("> 1\n0\n")
+    await terminal.enter(f"1{ENTER}", "> 1\n0\n")
     assert opened.llm.requests[0].model == "counting"
 
 
@@ -148,16 +129,13 @@ async def test_several_lines_and_the_messages_before(tmp_path: Path) -> None:
         on_terminal(CHAT, "-u", opened.gateway.url, "-s", "be brief") as terminal,
     ):
         await terminal.until_asked(1)
-        terminal.type(f"one\\{ENTER}two{ALT_ENTER}three{ENTER}")
-        assert "> one\n. two\n. three\nyes" in await terminal.until_asked(2)
-        terminal.type(f"{UP}!{ENTER}")
-        await terminal.until_asked(3)
-        terminal.type(f"//slash{ENTER}")
-        await terminal.until_asked(4)
-        terminal.type(f"/system in verse{ENTER}")
-        await terminal.until("system: in verse")
-        terminal.type(f"/save {tmp_path}/chat.json{ENTER}")
-        await terminal.until("saved 6 turns")
+        assert "> one\n. two\n. three\nyes" in await terminal.enter_until_asked(
+            f"one\\{ENTER}two{ALT_ENTER}three{ENTER}", 2
+        )
+        await terminal.enter_until_asked(f"{UP}!{ENTER}", 3)
+        await terminal.enter_until_asked(f"//slash{ENTER}", 4)
+        await terminal.enter(f"/system in verse{ENTER}", "system: in verse")
+        await terminal.enter(f"/save {tmp_path}/chat.json{ENTER}", "saved 6 turns")
         terminal.type(f"/quit{ENTER}")
         assert await asyncio.wait_for(terminal.process.wait(), 10) == 0
     assert [request.prompt for request in model.requests] == ["one\ntwo\nthree", "one\ntwo\nthree!", "/slash"]
@@ -185,8 +163,7 @@ async def test_markdown_is_laid_out(tmp_path: Path) -> None:
         on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
     ):
         await terminal.until_asked(1)
-        terminal.type(f"go{ENTER}")
-        shown = await terminal.until("It is bold.")
+        shown = await terminal.enter(f"go{ENTER}", "It is bold.")
         assert "Title" in shown
         pieces.set()
         shown = await terminal.until_asked(2)
@@ -209,10 +186,8 @@ async def test_thinking_is_dim_and_signed_thinking_goes_on() -> None:
         on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
     ):
         await terminal.until_asked(1)
-        terminal.type(f"go{ENTER}")
-        assert "Let me see.\n\nYes.\n>" in await terminal.until_asked(2)
-        terminal.type(f"go on{ENTER}")
-        await terminal.until_asked(3)
+        assert "Let me see.\n\nYes.\n>" in await terminal.enter_until_asked(f"go{ENTER}", 2)
+        await terminal.enter_until_asked(f"go on{ENTER}", 3)
     signed = (ReasoningPart("Let me see.", "fake:1"), TextPart("Yes."))
     assert model.requests[1].messages == (Message("user", "go"), Message("assistant", signed))
 
@@ -224,10 +199,8 @@ async def test_a_failure_in_mid_answer_keeps_what_came() -> None:
         on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
     ):
         await terminal.until_asked(1)
-        terminal.type(f"go{ENTER}")
-        assert "so far\nthe model broke\n>" in await terminal.until_asked(2)
-        terminal.type(f"again{ENTER}")
-        await terminal.until("well")
+        assert "so far\nthe model broke\n>" in await terminal.enter_until_asked(f"go{ENTER}", 2)
+        await terminal.enter(f"again{ENTER}", "well")
     assert model.requests[1].messages == (Message("user", "go"), Message("assistant", "so far"))
 
 
@@ -239,8 +212,7 @@ async def test_a_wait_is_told_above_the_spinner() -> None:
         on_terminal(CHAT, "-u", wire.url) as terminal,
     ):
         await terminal.until_asked(1)
-        terminal.type(f"go{ENTER}")
-        shown = await terminal.until_asked(2)
+        shown = await terminal.enter_until_asked(f"go{ENTER}", 2)
     assert re.search(r"> go\n(asking again in \d\.\d s: full\n){2}well\n>$", shown)
 
 
@@ -260,10 +232,9 @@ async def test_a_pipe_is_a_message_for_each_line(opened: Opened) -> None:
 async def test_a_pipe_is_answered_while_it_is_open(opened: Opened) -> None:
     async with started(CHAT, "-u", opened.gateway.url) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         for said in (b"2\n", b"1\n"):
             process.stdin.write(said)
-            answer = await asyncio.wait_for(process.stdout.readline(), 20)
+            answer = await asyncio.wait_for(out_of(process).readline(), 20)
             assert answer == (b"0 1 \n" if said == b"2\n" else b"0 \n")
         assert (await ended(process)).code == 0
 

@@ -9,14 +9,13 @@ import signal
 import sys
 import termios
 from array import array
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.fakes.gateway_wire import WELL, bytes_of, gateway_wire, in_turn, response
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.command import SCRIPTS, Ended, ended, ran, started
+from tests.flow.command import SCRIPTS, Ended, ended, out_of, ran, started, terminal_pair
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
 from tests.until import until
@@ -30,19 +29,12 @@ ENDS = {LLM: {"end_of_stream"}, PROMPT: {"end_of_stream"}, AGENT: {"end_of_messa
 """What is true in the last record of a command's `--json`."""
 
 
-@pytest.fixture
-async def opened() -> AsyncIterator[Opened]:
-    async with open_gateway() as opened:
-        yield opened
-
-
 async def test_it_streams_and_flushes_each_chunk(opened: Opened) -> None:
     opened.llm.step = asyncio.Semaphore(0)
     async with started(LLM, "be brief", "3", "-u", opened.gateway.url) as process:
-        assert process.stdout is not None
         for number in range(3):
             opened.llm.step.release()
-            assert await asyncio.wait_for(process.stdout.readexactly(2), 20) == f"{number} ".encode()
+            assert await asyncio.wait_for(out_of(process).readexactly(2), 20) == f"{number} ".encode()
         done = await ended(process)
     assert (done.code, done.out, done.err) == (0, "\n", "")
     assert (opened.llm.requests[0].system, opened.llm.requests[0].streaming) == ("be brief", True)
@@ -71,12 +63,9 @@ async def test_a_pipe(opened: Opened, arguments: list[str], stdin: bytes, system
 
 
 async def test_one_argument_on_a_terminal_is_the_prompt(opened: Opened) -> None:
-    ours, theirs = os.openpty()
-    async with started(LLM, "3", "-u", opened.gateway.url, stdin=theirs) as process:
+    async with terminal_pair() as (_, theirs), started(LLM, "3", "-u", opened.gateway.url, stdin=theirs) as process:
         assert await ended(process) == Ended(0, "0 1 2 \n", "")
     assert (opened.llm.requests[0].system, opened.llm.requests[0].prompt) == ("", "3")
-    os.close(ours)
-    os.close(theirs)
 
 
 async def test_json_lines(opened: Opened) -> None:
@@ -117,7 +106,6 @@ async def test_prompts(opened: Opened) -> None:
         (LLM, ["s", "-"], b"\xff", "standard input is not UTF-8 text"),
         (LLM, ["s", "p", "more"], b"", "unexpected extra argument"),
         (LLM, ["s", "p", "-t", "0"], b"", "-t"),
-        (LLM, ["s", "p", "--token", "canary"], b"", "-t is the timeout, in seconds"),
         (PROMPT, [], b"", "TEMPLATE_ID"),
         (PROMPT, ["t", "novalue"], b"", "write NAME=TEXT or NAME:=JSON"),
         (PROMPT, ["t", "=x"], b"", "write NAME=TEXT or NAME:=JSON"),
@@ -220,8 +208,7 @@ async def test_json_ends_with_an_interrupt_in_mid_stream(opened: Opened) -> None
     opened.llm.step = asyncio.Semaphore(3)
     async with started(LLM, "", "1000", "--json", "-u", opened.gateway.url) as process:
         await asyncio.wait_for(opened.llm.started.wait(), 20)
-        assert process.stdout is not None
-        await process.stdout.readline()
+        await out_of(process).readline()
         process.send_signal(signal.SIGINT)
         done = await ended(process)
     last = json.loads(done.out.splitlines()[-1])
@@ -254,30 +241,25 @@ FULL = b'{"error":{"type":"rate-limited","message":"full","retry_after":%g}}'
 @pytest.mark.parametrize(("name", "arguments"), [(LLM, ("s", "p")), (PROMPT, ("t",))])
 async def test_a_command_that_is_refused_waits_and_tells_a_terminal(name: str, arguments: tuple[str, ...]) -> None:
     refused = response("429 Slow", FULL % 0.01)
-    async with gateway_wire(in_turn(refused, refused, WELL, refused, WELL)) as wire:
-        ours, theirs = os.openpty()
+    async with gateway_wire(in_turn(refused, refused, WELL, refused, WELL)) as wire, terminal_pair() as (ours, theirs):
         async with started(name, *arguments, "-u", wire.url, stderr=theirs) as process:
             done = await ended(process)
         assert (done.code, done.out) == (0, "well\n")
         told = os.read(ours, 1000).decode()
-        os.close(ours)
-        os.close(theirs)
         assert re.fullmatch(r"(asking again in \d\.\d s: full\r\n){2}", told)
         assert (await ran(name, *arguments, "-u", wire.url)).err == ""
     assert len(wire.requests) == 5
 
 
 async def test_an_interrupt_ends_the_wait_of_a_refused_command() -> None:
-    ours, theirs = os.openpty()
     async with (
+        terminal_pair() as (ours, theirs),
         gateway_wire(in_turn(response("429 Slow", FULL % 60))) as wire,
         started(LLM, "s", "p", "-u", wire.url, stderr=theirs) as process,
     ):
         assert (await asyncio.to_thread(os.read, ours, 1000)).startswith(b"asking again in 60.")
         process.send_signal(signal.SIGINT)
         assert (await ended(process)).code == 130
-    os.close(ours)
-    os.close(theirs)
 
 
 async def test_a_named_gateway_that_is_not_there() -> None:
@@ -307,8 +289,14 @@ async def test_trustgraphs_variables_and_workspace_are_taken() -> None:
         assert (await ran(LLM, "", "1", "--workspace=mine", env=theirs)).out == "0 \n"
 
 
-@pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent", "tg-chat", "tg-models", "tg-lmtp"])
-@pytest.mark.parametrize("option", [("-t", "tg_canary"), ("--token", "tg_canary"), ("--token=tg_canary",)])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((command, ("--token", "tg_canary")) for command in (LLM, PROMPT, AGENT, "tg-chat", "tg-models", "tg-lmtp")),
+        (LLM, ("-t", "tg_canary")),
+        (LLM, ("--token=tg_canary",)),
+    ],
+)
 async def test_a_token_on_the_command_line_gets_a_sentence(command: str, option: tuple[str, ...]) -> None:
     done = await ran(command, "x", "y=1", *option)
     assert (done.code, done.out) == (2, "")
@@ -339,8 +327,7 @@ async def test_an_interrupt_stops_the_model(opened: Opened, read: int, streaming
     options = [] if streaming else ["--no-streaming"]
     async with started(LLM, "", "1000", *options, "-u", opened.gateway.url) as process:
         await asyncio.wait_for(opened.llm.started.wait(), 20)
-        assert process.stdout is not None
-        shown = await process.stdout.readexactly(2 * read) if streaming else b""
+        shown = await out_of(process).readexactly(2 * read) if streaming else b""
         process.send_signal(signal.SIGINT)
         await within(10, opened.llm.stopped.wait())
         done = await ended(process)
@@ -374,9 +361,8 @@ async def test_a_reader_that_leaves_stops_the_model(opened: Opened) -> None:
     command = f"{SCRIPTS / LLM} '' 1000 -u {opened.gateway.url} | head -c 2; echo ${{PIPESTATUS[0]}}"
     async with started("bash", "-c", command) as shell:
         await asyncio.wait_for(opened.llm.started.wait(), 20)
-        assert shell.stdout is not None
         opened.llm.step.release()
-        assert await shell.stdout.readexactly(2) == b"0 "
+        assert await out_of(shell).readexactly(2) == b"0 "
         while not opened.llm.stopped.is_set():
             opened.llm.step.release()
             await asyncio.sleep(0.01)
@@ -456,21 +442,19 @@ async def test_an_interrupt_while_nobody_reads_the_output(options: tuple[str, ..
 
 
 async def test_a_terminal_gets_no_control_characters() -> None:
-    ours, theirs = os.openpty()
     async with (
+        terminal_pair() as (ours, theirs),
         open_gateway(instead=ScriptedLlm("a\x1b[2J", "\x07\x9bb", "\tc\n", "d")) as opened,
         started(LLM, "", "go", "-u", opened.gateway.url, stdin=theirs, stdout=theirs) as process,
     ):
         assert (await ended(process)).code == 0
-    assert os.read(ours, 1000).decode() == "a[2Jb\tc\r\nd\r\n"
-    os.close(ours)
-    os.close(theirs)
+        assert os.read(ours, 1000).decode() == "a[2Jb\tc\r\nd\r\n"
 
 
 async def test_a_terminal_gets_no_control_characters_in_json_and_in_errors() -> None:
-    ours, theirs = os.openpty()
     odd = response("400 No", '{"error":{"type":"bad-request","message":"no\\u001b[2J\x9b"}}'.encode())
     async with (
+        terminal_pair() as (ours, theirs),
         open_gateway(instead=ScriptedLlm("\x1b[2J\x9b\x7fb")) as opened,
         gateway_wire(bytes_of(odd)) as wire,
     ):
@@ -479,9 +463,7 @@ async def test_a_terminal_gets_no_control_characters_in_json_and_in_errors() -> 
                 LLM, "", "go", "--json", "-u", url, stdin=theirs, stdout=theirs, stderr=theirs
             ) as process:
                 await ended(process)
-    first, *_, last = os.read(ours, 10_000).decode().splitlines()
+        first, *_, last = os.read(ours, 10_000).decode().splitlines()
     assert "\\u001b[2J\\u009b\\u007fb" in first
     assert json.loads(first)["response"] == "\x1b[2J\x9b\x7fb"
     assert last == f"{LLM}: no[2J"
-    os.close(ours)
-    os.close(theirs)

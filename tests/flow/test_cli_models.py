@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.recorded_llm import SEVERAL, RecordedLlm
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.flow.command import ran
-from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.flow.open_gateway import Opened, open_gateway
 from tg_schema import ImagePart, Message, Sampling, TextPart
 
 LLM = "tg-invoke-llm"
@@ -25,8 +25,7 @@ def model() -> RecordedLlm:
 
 @pytest.fixture
 async def opened(model: RecordedLlm) -> AsyncIterator[Opened]:
-    async with open_gateway(instead=model) as opened:
-        await until_listed(opened.http)
+    async with open_gateway(instead=model, listed=True) as opened:
         yield opened
 
 
@@ -37,12 +36,6 @@ async def test_the_models_as_a_table_and_as_json(opened: Opened) -> None:
     assert (done.code, done.out, done.err) == (0, expected, "")
     done = await ran("tg-models", "--json", TOKENGRID_URL=opened.gateway.url)
     assert [json.loads(line)["model"] for line in done.out.splitlines()] == ["counting"]
-
-
-async def test_a_gateway_that_is_not_there() -> None:
-    done = await ran("tg-models", "-u", "http://127.0.0.1:9")
-    assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("tg-models: no gateway answers at http://127.0.0.1:9/")
 
 
 async def test_model_and_sampling(opened: Opened, model: RecordedLlm) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.flow.command import Ended, ended, ran, started
+from tests.flow.command import Ended, ended, out_of, ran, started
 from tests.missing import require_free_port
 
 pytestmark = pytest.mark.model
@@ -52,18 +52,9 @@ async def test_prompts_of_the_built_in_configuration() -> None:
     assert {"name", "city"} <= set(json.loads(done.out))
 
 
-async def test_an_error_says_what_there_is() -> None:
-    done = await ran("tg-invoke-prompt", "nope", env=PERMITTED)
-    assert done.code == 1
-    assert done.err.startswith(NOTICE + "tg-invoke-prompt: ")
-    assert "question" in done.err
-    assert done.err.count("\n") == 2
-
-
 async def test_an_interrupt() -> None:
     async with started(LLM, "", "Tell me a story.", "--json", env=PERMITTED) as process:
-        assert process.stdout is not None
-        json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+        json.loads(await asyncio.wait_for(out_of(process).readline(), 60))
         process.send_signal(signal.SIGINT)
         done = await ended(process)
     assert (done.code, done.err) == (130, NOTICE)

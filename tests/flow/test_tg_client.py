@@ -2,11 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.counting_llm import SteppedLlm
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
 from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
@@ -18,22 +17,6 @@ TOKEN = "open-sesame-0123456789"
 LOCKED = GatewayConfig(
     port=0, drain=0.05, auth="on", keys=(ApiKey(name="t", sha256=hashlib.sha256(TOKEN.encode()).hexdigest()),)
 )
-
-
-@pytest.fixture
-async def opened() -> AsyncIterator[Opened]:
-    async with open_gateway() as opened:
-        yield opened
-
-
-@pytest.fixture(params=["rest", "socket"])
-async def flow(request: pytest.FixtureRequest, opened: Opened) -> AsyncIterator[Flow]:
-    async with TgClient(opened.gateway.url) as client:
-        if request.param == "rest":
-            yield client.flow()
-        else:
-            async with client.socket() as socket:
-                yield socket.flow()
 
 
 async def test_a_whole_answer(flow: Flow, opened: Opened) -> None:
@@ -234,8 +217,7 @@ async def test_a_wrong_token_is_refused_at_both_doors(token: str | None) -> None
 
 
 async def test_a_gateway_that_leaves_ends_the_streams_on_its_socket() -> None:
-    llm = CountingLlm()
-    llm.step = asyncio.Semaphore(1)
+    llm = SteppedLlm(steps=1)
     async with open_gateway(replace_drain(0.0), llm=llm) as opened:
         client = TgClient(opened.gateway.url, retries=0)
         await client.__aenter__()

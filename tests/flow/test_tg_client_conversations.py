@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.recorded_llm import SEVERAL, RecordedLlm
 from tests.fakes.scripted_llm import ScriptedLlm
-from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.flow.open_gateway import Opened, open_gateway
 from tg_client import Flow, Sampling, SyncTgClient, TextCompletionResult, TgClient
 from tg_schema import ImagePart, Message, TextCompletionResponse, TextPart, Token, Tool, ToolCall, ToolCallDelta
 from tg_schema.conversation import ReasoningPart
@@ -35,19 +35,8 @@ def model() -> RecordedLlm:
 
 @pytest.fixture
 async def opened(model: RecordedLlm) -> AsyncIterator[Opened]:
-    async with open_gateway(instead=model) as opened:
-        await until_listed(opened.http)
+    async with open_gateway(instead=model, listed=True) as opened:
         yield opened
-
-
-@pytest.fixture(params=["rest", "socket"])
-async def flow(request: pytest.FixtureRequest, opened: Opened) -> AsyncIterator[Flow]:
-    async with TgClient(opened.gateway.url) as client:
-        if request.param == "rest":
-            yield client.flow()
-        else:
-            async with client.socket() as socket:
-                yield socket.flow()
 
 
 async def ask(flow: Flow, *, streaming: bool) -> TextCompletionResult:

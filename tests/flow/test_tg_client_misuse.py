@@ -1,11 +1,12 @@
-"""The SDK outside its block, loop or process, and interrupted: one error that says so, and no wait without an end."""
+"""The SDK's blocking twin; and the SDK outside its block, loop or process, and interrupted: one error that says so."""
 
 import asyncio
 import math
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine
+import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
@@ -13,18 +14,13 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.fakes.unreading_socket import unreading_socket
-from tests.flow.open_gateway import Opened, open_gateway
-from tg_client import SyncTgClient, TgClient
+from tests.flow.open_gateway import Opened
+from tests.within import within
+from tg_client import SyncFlow, SyncTgClient, TgClient
 from tg_schema import Sampling
-from tg_schema.errors import BadRequest, Timeout
+from tg_schema.errors import BadRequest, NotFound, Timeout
 
 T = TypeVar("T")
-
-
-@pytest.fixture
-async def opened() -> AsyncIterator[Opened]:
-    async with open_gateway() as opened:
-        yield opened
 
 
 async def test_a_blocking_client_without_a_block_is_open_until_it_is_closed(opened: Opened) -> None:
@@ -113,8 +109,7 @@ async def test_ctrl_c_while_the_loop_is_given_its_work_ends_that_work(
             read(client)
 
     await asyncio.to_thread(work)
-    async with asyncio.timeout(30):
-        await opened.llm.stopped.wait()
+    await asyncio.wait_for(opened.llm.stopped.wait(), 30)
 
 
 async def test_a_number_that_json_lacks_is_refused_and_does_not_become_null(opened: Opened) -> None:
@@ -167,3 +162,92 @@ async def test_a_socket_that_takes_no_request_ends_in_our_timeout() -> None:
         large = "x" * 16 * 1024 * 1024
         with pytest.raises(Timeout, match="no answer came"):
             await socket.flow().text_completion("", large, timeout=0.05)
+
+
+@pytest.fixture(params=["rest", "socket"])
+def asked(request: pytest.FixtureRequest, opened: Opened) -> Callable[[Callable[[SyncFlow], T]], T]:
+    """Runs blocking code with a flow."""
+
+    def ask(work: Callable[[SyncFlow], T]) -> T:
+        with SyncTgClient(opened.gateway.url) as client:
+            if request.param == "rest":
+                return work(client.flow())
+            with client.socket() as socket:
+                return work(socket.flow())
+
+    return ask
+
+
+Asked = Callable[[Callable[[SyncFlow], T]], T]
+
+
+async def test_whole_answers(asked: Asked[object]) -> None:
+    def work(flow: SyncFlow) -> None:
+        result = flow.text_completion("be brief", "3")
+        assert (result.text, result.out_token, result.finish_reason) == ("0 1 2 ", 3, "stop")
+        assert flow.prompt("text", {"a": 1}).text == "a=1 "
+        with pytest.raises(NotFound, match="no template"):
+            flow.prompt("nope")
+
+    await asyncio.to_thread(asked, work)
+
+
+async def test_streams(asked: Asked[object]) -> None:
+    def work(flow: SyncFlow) -> None:
+        with flow.text_completion_stream("", "5") as chunks:
+            records = list(chunks)
+        assert "".join(record.response or "" for record in records) == "0 1 2 3 4 "
+        assert records[-1].end_of_stream
+        with flow.prompt_stream("text", {"a": 1}) as parts:
+            assert "".join(part.text or "" for part in parts) == "a=1 "
+        with pytest.raises(BadRequest, match="prompt is missing"), flow.text_completion_stream("", "") as chunks:
+            list(chunks)
+
+    await asyncio.to_thread(asked, work)
+
+
+async def test_leaving_early_stops_the_model(asked: Asked[object], opened: Opened) -> None:
+    opened.llm.step = asyncio.Semaphore(1)
+
+    def work(flow: SyncFlow) -> str | None:
+        with flow.text_completion_stream("", "1000") as chunks:
+            for chunk in chunks:
+                return chunk.response
+        return None
+
+    assert await asyncio.to_thread(asked, work) == "0 "
+    await within(1, opened.llm.stopped.wait())
+    assert opened.llm.generated == 1
+
+
+async def test_leaving_by_an_exception_passes_it_on(asked: Asked[object], opened: Opened) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+
+    def work(flow: SyncFlow) -> None:
+        with flow.text_completion_stream("", "1000"):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await asyncio.to_thread(asked, work)
+
+
+async def test_many_threads_share_one_client(asked: Asked[object]) -> None:
+    def work(flow: SyncFlow) -> list[str]:
+        with ThreadPoolExecutor(8) as threads:
+            return list(threads.map(lambda count: flow.text_completion("", str(count)).text, range(1, 17)))
+
+    answers = await asyncio.to_thread(asked, work)
+    assert answers == ["".join(f"{number} " for number in range(count)) for count in range(1, 17)]
+
+
+async def test_nothing_stays_behind(opened: Opened) -> None:
+    before = threading.active_count()
+
+    def work() -> None:
+        client = SyncTgClient(opened.gateway.url)
+        with client:
+            client.flow().text_completion("", "1")
+        assert "tg-client" not in {thread.name for thread in threading.enumerate()}
+
+    await asyncio.to_thread(work)
+    assert threading.active_count() <= before + 1

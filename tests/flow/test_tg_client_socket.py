@@ -88,13 +88,6 @@ async def test_what_ends_a_stream(frame: str | None, kind: type[TgError]) -> Non
     assert "".join(texts).startswith("one ")
 
 
-async def test_a_socket_that_has_ended_takes_no_more() -> None:
-    async with SocketWire([None]).listening() as url, TgClient(url) as client, client.socket() as socket:
-        for _ in range(2):
-            with pytest.raises(IncompleteStream):
-                await asyncio.wait_for(socket.flow().text_completion("s", "p"), 5)
-
-
 async def test_the_deadline() -> None:
     with pytest.raises(Timeout, match=r"nothing more of the answer came within 0\.1 s"):
         await streamed(ONE, timeout=0.1)
