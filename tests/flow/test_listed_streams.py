@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import os
+import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,9 +15,10 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
-from tests.flow.command import out_of, ran, started
+from tests.flow.command import SCRIPTS, out_of, ran, started
 from tests.flow.kept_streams import DEADLINE, Reader, ask_chat, ask_native, begin, open_pair, read_all
 from tests.flow.narrow_gateway import digest_of, token_of
+from tests.until import until
 from tg_base.bus import Entry
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
@@ -261,6 +266,24 @@ async def test_a_command_prints_the_ids_of_streams_as_they_begin() -> None:
         assert (done.code, done.out) == (0, "0 \n")
         for wrong in ((), (second.name, "--follow")):
             assert (await ran("tg-replay", *wrong, "-u", url, env=root)).code == 2
+
+
+def find_documented_line() -> str:
+    page = Path(__file__).parents[2] / "docs/gateway.md"
+    (line,) = re.findall(r"`(tg-replay --follow \| .*)` records all", page.read_text("utf-8"))
+    return str(line)
+
+
+async def test_a_line_of_shell_records_all_streams(tmp_path: Path) -> None:
+    line = find_documented_line()
+    async with open_pair() as it, AsyncExitStack() as stack:
+        it.step(9)
+        env = {"PATH": f"{SCRIPTS}:{os.environ['PATH']}", "TOKENGRID_URL": str(it.other._base_url)}
+        shell = await stack.enter_async_context(started("setsid", "bash", "-c", f"cd {tmp_path}; {line}", env=env))
+        stack.callback(os.killpg, shell.pid, signal.SIGKILL)
+        streams = [await begin(stack, it.one, asked) for asked in (ask_native("1"), ask_chat("1"))]
+        files = [tmp_path / f"{stream.name}.jsonl" for stream in streams]
+        await until(lambda: all(file.exists() and b'"end_of_stream":true' in file.read_bytes() for file in files))
 
 
 async def test_a_client_without_a_loop_follows_too() -> None:
