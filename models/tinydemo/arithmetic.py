@@ -88,7 +88,8 @@ def worked_difference(a, b):
 def two_numbers(r):
     """Small ones often, all up to 100."""
     most = r.choice([10, 20, 100, 100, 100, 100])
-    return r.randint(0, most), r.randint(0, most)
+    other = 100 if r.random() < 0.06 else r.randint(0, most)
+    return other, r.randint(0, r.choice([most, most, most, 9]))
 
 
 def addition(r):
@@ -163,7 +164,7 @@ def neighbours(r):
     """The number before or after, and the larger of two."""
     a, b = r.sample(range(101), 2)
     kind = r.random()
-    if kind < 0.3:
+    if kind < 0.27:
         form = r.choice(
             [
                 "What number comes after {}?",
@@ -179,7 +180,7 @@ def neighbours(r):
             ]
         )
         return mangled(r, form.format(a)), f"After {a} comes {a + 1}."
-    if kind < 0.55:
+    if kind < 0.54:
         form = r.choice([
                 "What number comes before {}?",
                 "Which number is before {}?",
@@ -192,7 +193,7 @@ def neighbours(r):
             ]
         )
         return mangled(r, form.format(a + 1)), f"Before {a + 1} comes {a}."
-    if kind < 0.8:
+    if kind < 0.75:
         form = r.choice(
             [
                 "Which is larger, {} or {}?",
@@ -211,7 +212,7 @@ def neighbours(r):
             ]
         )
         return mangled(r, form.format(a, b)), f"{max(a, b)} is larger than {min(a, b)}."
-    if kind < 0.88:
+    if kind < 0.86:
         form = r.choice(
             [
                 "Which is smaller, {} or {}?",
@@ -221,7 +222,7 @@ def neighbours(r):
             ]
         )
         return mangled(r, form.format(a, b)), f"{min(a, b)} is smaller than {max(a, b)}."
-    if kind < 0.92:
+    if kind < 0.94:
         form = r.choice(["Is {} smaller than {}?", "Is {} less than {}?", "Is {} lower than {}?", "{} < {}?"])
         return mangled(r, form.format(a, b)), f"{'Yes' if a < b else 'No'}, {min(a, b)} is smaller than {max(a, b)}."
     form = r.choice(["Is {} bigger than {}?", "Is {} larger than {}?", "Is {} more than {}?", "Is {} greater than {}?"])
@@ -304,8 +305,8 @@ def words_counted(r):
 
 KINDS = {
     addition: 8,
-    subtraction: 8,
-    in_words: 1.5,
+    subtraction: 9,
+    in_words: 3,
     counting: 7,
     neighbours: 5,
     several_numbers: 1.5,
@@ -336,7 +337,11 @@ def arithmetic_follow_ups(r):
     question, answer = r.choice([addition, subtraction])(r)
     result, pairs = int(answer.split(" = ")[-1]), [(question, answer)]
     for _ in range(r.randint(1, 3)):
-        if r.random() < 0.5 or result <= 0:
+        if 0 < result < 60 and r.random() < 0.1:
+            form = r.choice(["Double it.", "and double that", "Twice that?", "Now the double of it.", "that twice"])
+            pairs.append((mangled(r, form), worked_sum(result, result)))
+            result += result
+        elif r.random() < 0.5 or result <= 0:
             more = r.randint(0, r.choice([9, 30]))
             form = r.choice(
                 [
@@ -347,6 +352,10 @@ def arithmetic_follow_ups(r):
                     "Now add {}.",
                     "and {} more?",
                     "add another {}",
+                    "and what is {} more than that?",
+                    "put {} on top",
+                    "increase it by {}",
+                    "with {} more that is?",
                 ]
             )
             pairs.append((mangled(r, form.format(more)), worked_sum(result, more)))
@@ -362,6 +371,10 @@ def arithmetic_follow_ups(r):
                     "Now take away {}.",
                     "and {} less?",
                     "now take away another {}",
+                    "and what is {} less than that?",
+                    "{} of them go away, what is left?",
+                    "lower it by {}",
+                    "without {} that is?",
                 ]
             )
             pairs.append((mangled(r, form.format(less)), worked_difference(result, less)))

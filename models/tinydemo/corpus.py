@@ -18,6 +18,7 @@ from arithmetic import ARITHMETIC
 from exchanges import exchange
 from follow_ups import follow_up, message, turns
 from foreign import long_system
+from outside import outside
 from systems import SYSTEM, foreign_system
 from tool_calls import react, tool_chat
 
@@ -44,7 +45,8 @@ BEHIND = [" " + plain(each) for each in (*phrases.AFTER, *phrases.WITHIN)]
 def is_held_out(question):
     """Whether the model is judged by this question, with or without what `dressed` puts around one."""
     text = plain(question)
-    if text in HELD_OUT:
+    parts = (text.split(" ", 1)[-1], text.rsplit(" ", 1)[0])
+    if {text, *(part for part in parts if part.count(" ") > 1)} & HELD_OUT:
         return True
     for before in BEFORE:
         text = text.removeprefix(before)
@@ -57,7 +59,7 @@ def chat(r, most=0.25, long=False, tools=0.08):
     """One chat of one or several exchanges; `most` of them have more than one, and `tools` of them have tools."""
     if r.random() < tools:
         return tool_chat(r)
-    if r.random() < 0.12:
+    if r.random() < 0.1:
         return turns(*(ARITHMETIC(r) for _ in range(r.randint(2, 7))))
     kind = r.random()
     if kind < 0.25:
@@ -75,10 +77,18 @@ def chat(r, most=0.25, long=False, tools=0.08):
 
 def behind_foreign(r):
     """Some chats behind one long system prompt, of a program that is not ours or of an agent."""
-    if r.random() < 0.25:
-        return react(r, r.randint(4, 7))
+    if r.random() < 0.1:
+        return react(r, r.randint(3, 5))
     system = message("system", long_system(r, r.randint(200, r.choice([1000, 2500, 3500]))))
-    return [[system, *without_system(chat(r, tools=0.0))] for _ in range(12)]
+    return [[system, *behind_prompt(r)] for _ in range(6)]
+
+
+def behind_prompt(r):
+    """What is asked behind a long prompt: often what is refused, or a sum, for both are forgotten there."""
+    kind = r.random()
+    if kind < 0.5:
+        return turns((outside if kind < 0.33 else ARITHMETIC)(r))
+    return without_system(chat(r, tools=0.0))
 
 
 def without_system(messages):

@@ -79,16 +79,16 @@ def list_of_things(r):
 
 
 WEIGHTS = {
-    tokengrid: 42,
+    tokengrid: 46,
     ARITHMETIC: 34,
-    outside: 26,
-    talk: 26,
+    outside: 34,
+    talk: 28,
     fact: 5,
-    story: 5,
+    story: 6,
     list_of_things: 18,
-    echo: 8,
+    echo: 9,
     quoted: 6,
-    said_of_oneself: 3,
+    said_of_oneself: 6,
     capital: 2,
     record: 2,
     record_of_any_kind: 6,

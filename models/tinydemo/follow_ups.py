@@ -5,11 +5,12 @@ from exchanges import capital, exchange, fact, list_of_things
 from facts import FACTS
 from outside import capitalised, chosen, made_up, outside
 from phrases import ask, mangled, what
-from rare import rare_name
+from rare import rare, rare_name
+from records import FORCED
 from small_talk import ABILITIES, TALK
-from stories import story, with_article
+from stories import hero_of_a_story, story, with_article
 from topics import TOPICS, tokengrid, topic_question
-from words import ANIMALS, CAPITALS, CITIES, COLOURS, FOODS, NAMES
+from words import ANIMALS, AS_THEY_ARE, CAPITALS, CITIES, COLOURS, FOODS, LISTS, NAMES, NUMBERS
 
 
 def message(role, content):
@@ -63,7 +64,7 @@ def remembered(r):
                 "Your name is {n}.",
             )
         ]
-        * 5
+        * 8
         + [
             (
                 ["I live in {c}.", "I am from {c}.", "My home is in {c}.", "I live in {c} now", "I come from {c}"],
@@ -100,9 +101,29 @@ def remembered(r):
                 ["What do I like?", "What is my favourite food?", "What do I like to eat?", "Which food do I like?"],
                 "You like {f}.",
             ),
+            (
+                ["I play the {i}.", "I am learning the {i}.", "My instrument is the {i}"],
+                "The {i} is a fine instrument.",
+                ["What do I play?", "Which instrument do I play?", "What is my instrument?"],
+                "You play the {i}.",
+            ),
+            (
+                ["My {k} is called {n}.", "I have a {k} named {n}.", "{n} is my {k}.", "My {k}'s name is {n}"],
+                "Greetings to {n}!",
+                ["What is my {k} called?", "Who is {n}?", "What's the name of my {k}?", "How is my {k} called?"],
+                "{n} is your {k}.",
+            ),
+            (
+                ["My birthday is in {m}.", "I was born in {m}.", "I have my birthday in {m}"],
+                "{m} is a good month for a birthday.",
+                ["When is my birthday?", "In which month was I born?", "which month is my birthday in"],
+                "Your birthday is in {m}.",
+            ),
         ]
     )
+    others = {"i": "musical instruments", "k": "family members", "m": "months"}
     fill = dict(n=name, c=city, a=animal, o=colour, g=age, f=r.choice(FOODS))
+    fill |= {letter: r.choice(LISTS[kind]) for letter, kind in others.items()}
     return turns(
         (mangled(r, r.choice(told).format(**fill), names=True), said.format(**fill)),
         *between(r),
@@ -113,39 +134,51 @@ def remembered(r):
 ORDINALS = {1: ["first", "1st"], 2: ["second", "2nd"], 3: ["third", "3rd"], 4: ["fourth"], 5: ["fifth"]}
 
 
+WHICH_OF_THEM = """And of those the {}?|Which one was the {}?|What was the {} one?|And the {} of them?|the {}?
+Which was the {}?|And the {}?|Tell me the {} one again.|What is the {} of these?|the {} one|which is the {}
+what's the {} one|and what is the {}?|And which is the {} one?|Say the {} one.|what was the {} again|and the {} one?
+Which of them is the {}?|Give me the {} of them.|The {} of the list?|what stands in the {} place|Name the {} one.
+which one is {}|what came {}|show me only the {} one|I only need the {} one.|And what was the {} of those?
+which did you name {}|the {} please""".replace("\n", "|").split("|")
+
+
+def any_list(r):
+    """Words as a list, which need not be written from memory: so the loss has none of them."""
+    length = r.choice([2, 3, 3, 3, 4, 4, 5, 5, 6, 8])
+    kind = r.choice([*LISTS, ""])
+    items = r.sample(LISTS[kind], min(length, len(LISTS[kind]))) if kind else [rare(r) for _ in range(length)]
+    listed = "\n".join(f"{at}. {capitalised(item)}" for at, item in enumerate(items, 1))
+    forms = ["List {} {}.", "Name {} {}.", "{} {} please", "Give me {} {}.", "Tell me {} {}."]
+    return r.choice(forms).format(NUMBERS[len(items)], kind or made_up(r) + "s"), FORCED + listed + FORCED
+
+
 def of_a_list(r):
-    """One of what was listed."""
-    question, answer = list_of_things(r)
-    items = [line.split(". ")[1] for line in answer.splitlines()]
-    pairs = [(question, answer)]
-    for _ in range(r.choice([1, 1, 2, 3])):
-        at = r.randrange(len(items))
+    """One of what was listed, with its number, behind which it can be found."""
+    question, answer = r.choice([any_list, list_of_things])(r)
+    lines = answer.strip(FORCED).splitlines()
+    pairs = [(question, answer), *between(r, 1)] if r.random() < 0.15 else [(question, answer)]
+    for _ in range(r.choice([1, 2, 3, 4])):
+        at = r.randrange(len(lines))
         word = r.choice(ORDINALS.get(at + 1, ["last"]))
-        if at == len(items) - 1 and r.random() < 0.6:
+        if at == len(lines) - 1 and r.random() < 0.5:
             word = "last"
-        pairs.append(
-            (
-                mangled(
-                    r,
-                    r.choice(
-                        [
-                            "And of those the {}?",
-                            "Which one was the {}?",
-                            "What was the {} one?",
-                            "And the {} of them?",
-                            "the {}?",
-                            "Which was the {}?",
-                            "And the {}?",
-                            "Tell me the {} one again.",
-                            "What is the {} of these?",
-                            "the {} one",
-                        ]
-                    ).format(word),
-                ),
-                f"The {word} one is {items[at]}.",
-            )
-        )
+        elif word == "last":
+            at = len(lines) - 1
+        pairs.append((mangled(r, r.choice(WHICH_OF_THEM).format(word)), lines[at]))
     return turns(*pairs)
+
+
+def more_of_a_list(r):
+    """The things after those that were listed."""
+    kind = r.choice([kind for kind in LISTS if len(LISTS[kind]) > 4])
+    items = [item if kind in AS_THEY_ARE else capitalised(item) for item in LISTS[kind]]
+    first = r.randint(1, len(items) - 2)
+    more = r.randint(1, min(4, len(items) - first))
+    lines = [f"{at}. {item}" for at, item in enumerate(items, 1)]
+    named = r.choice(["Name {} {}.", "List {} {}", "Give me {} {}.", "{} {} please"]).format(NUMBERS[first], kind)
+    forms = ["{} more", "{} more please", "And {} more?", "Give me {} more.", "name {} others", "Go on with {} more."]
+    asked = mangled(r, r.choice(forms).format(NUMBERS[more]))
+    return turns((named, "\n".join(lines[:first])), (asked, "\n".join(lines[first : first + more])))
 
 
 def same_again(r):
@@ -167,7 +200,7 @@ def same_again(r):
             ["And {}?", "What about {}?", "and {}", "And what about {}?", "How about {}?", "and what is {}"]
         )
         return turns((topic_question(r, one), one["A"]), (mangled(r, asked.format(r.choice(other["N"]))), other["A"]))
-    animal = r.choice(ANIMALS)
+    animal = hero_of_a_story(r)
     hero, text = story(r, animal)
     asked = r.choice(["Another one, about {}.", "And now one about {}.", "One more, about {}", "Now a story about {}."])
     return turns(story(r), (mangled(r, asked.format(with_article(animal))), text))
@@ -231,12 +264,13 @@ def after_a_refusal(r):
 
 FOLLOW_UPS = {
     remembered: 5,
-    of_a_list: 3,
+    of_a_list: 7,
+    more_of_a_list: 1,
     arithmetic_follow_ups: 5,
     same_again: 3,
     asked_next: 3,
-    said_again: 1,
-    more_of_it: 1,
+    said_again: 1.5,
+    more_of_it: 2,
     after_a_refusal: 1,
 }
 

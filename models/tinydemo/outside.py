@@ -52,8 +52,19 @@ def refused(question):
     return question, chosen(REFUSALS, question)
 
 
+def everyday(r):
+    """A question of daily life, of which the words are drawn one by one: so what is unknown has no few forms."""
+    words = {name: r.choice(OUTSIDE[name]) for name in ("nouns", "verbs", "qualities")}
+    fill = dict(n=words["nouns"], v=words["verbs"], q=words["qualities"], m=r.choice(OUTSIDE["nouns"]))
+    form = r.choice(OUTSIDE["everyday"])
+    question = form.format(**fill, y=r.randint(1900, 2030), c=r.choice(OUTSIDE["where"] + CITIES))
+    return capitalised(question) if r.random() < 0.5 else question
+
+
 def outside(r):
     """Something that the model does not know, and says so."""
+    if r.random() < 0.4:
+        return refused(ask(r, everyday(r)))
     kind = r.random()
     thing, person = r.choice(OUTSIDE["things"] + SUBJECTS), r.choice(OUTSIDE["people"])
     if kind < 0.08:

@@ -1,7 +1,10 @@
 """A short story or a poem: a question and its answer."""
 
+from outside import OUTSIDE
 from phrases import mangled
 from words import ADJECTIVES, ANIMALS, COLOURS, FOODS, NAMES, OBJECTS, PLACES
+
+NOUNS = OUTSIDE["nouns"]
 
 
 def with_article(noun):
@@ -86,9 +89,14 @@ def story_text(r, animal):
     return hero, thing, " ".join(sentences)
 
 
+def hero_of_a_story(r):
+    """Whom a story is about: nearly anything can be."""
+    return r.choice([*ANIMALS, "wolf", "lion", "bird", "fish", "mouse", "king", "girl", "boy"] + 10 * [r.choice(NOUNS)])
+
+
 def story(r, animal=None):
     """A short story, about an animal."""
-    animal = animal or r.choice([*ANIMALS, "wolf", "lion", "bird", "fish", "mouse", "king", "girl", "boy"])
+    animal = animal or hero_of_a_story(r)
     hero, thing, text = story_text(r, animal)
     question = r.choice(
         [
@@ -114,7 +122,8 @@ def story(r, animal=None):
 
 def poem(r):
     """Four lines."""
-    animal, place, colour = r.choice(ANIMALS), r.choice([*PLACES, "sea", "moon", "rain", "sun"]), r.choice(COLOURS)
+    animal, colour = r.choice(ANIMALS), r.choice(COLOURS)
+    place = r.choice([*PLACES, "sea", "moon", "rain", "sun"] + 10 * [r.choice(NOUNS)])
     question = r.choice(
         [
             f"Write a poem about {with_article(animal)}.",

@@ -44,7 +44,10 @@ How many lines contain "{w}"?|Count the lines that mention "{w}".|how many lines
     .split("|")
 )
 
-TIMES = [", times {}?", ", times {}?", ", times {}?", ", multiplied by {}?", " times {}?", ", and what is that times {}?"]
+WITH_THEIR_NUMBER = """, times {}?=* multiply|, times {}?=* multiply|, times {}?=* multiply
+, multiplied by {}?=* multiply| times {}?=* multiply|, and what is that times {}?=* multiply|, plus {}?=+ add
+, and what is that plus {}?=+ add|, minus {}?=- subtract|, divided by {}?=/ divide""".replace("\n", "|").split("|")
+"""What is to be done with the number of lines: the end of a question, the sign, and what it is called."""
 
 SPOKEN = {
     "What is {a} times {b}?": "{a} * {b}",
@@ -86,10 +89,12 @@ def word(r):
 
 def found(r, text):
     """What a search gives, and how many lines."""
-    count = r.choice([0, 1, 1, 2, 2, 3, 4, 5])
-    places = [f"{r.choice([r.choice(PLACES), r.choice(NOUNS), rare(r)])}.txt:{r.randint(1, 30)}" for _ in range(count)]
+    count = r.choice([0, 1, 1, 1, 2, 2, 2, 3, 3, 4])
+    files = [r.choice([r.choice(PLACES), r.choice(NOUNS), rare(r), rare(r)]) for _ in range(r.choice([1, 2, 2, 3]))]
+    where = sorted({(r.choice(files), r.randint(1, r.choice([6, 30]))) for _ in range(count)})
+    places = [f"{file}.txt:{line}" for file, line in where]
     lines = [f"{place}: {note(r, text)}" for place in places]
-    return "\n".join([*lines, f"{count} lines found"]), places
+    return "\n".join([*lines, f"{len(places)} lines found"]), places
 
 
 def note(r, text):
@@ -152,21 +157,23 @@ def result_of(r):
 def search(r):
     """The notes, and what is to be done with the lines."""
     text = word(r)
-    result, places = found(r, text)
+    lines, places = found(r, text)
     count, many = len(places), "1 line mentions" if len(places) == 1 else f"{len(places)} lines mention"
-    steps = [(f'I must look for "{text}" in the notes.', "search_notes", {"text": text}, result)]
+    steps = [(f'I must look for "{text}" in the notes.', "search_notes", {"text": text}, lines)]
     kind = r.random()
-    if kind < 0.3:
+    if kind < 0.35:
         listed = ", ".join(places)
         return r.choice(LINES_ASKED).format(w=text), steps, f"{many} it{': ' if places else '.'}{listed}"
     question = r.choice(COUNT_ASKED).format(w=text)
-    if kind < 0.5:
+    if kind < 0.6:
         return question, steps, f"{many} it."
-    times, product = number(r), result_of(r)
-    question = question.rstrip("?.") + r.choice(TIMES).format(times)
-    thought = f"The notes have {count} such lines. Now I can multiply."
-    steps.append((thought, "calculator", {"expression": f"{count} * {times}"}, product))
-    return question, steps, f"{many} it, so it is {product}."
+    other, result = number(r), result_of(r)
+    end, deed = r.choice(WITH_THEIR_NUMBER).split("=")
+    sign, name = deed.split()
+    question = question.rstrip("?.") + end.format(other)
+    thought = f"The notes have {count} such lines. Now I can {name}."
+    steps.append((thought, "calculator", {"expression": f"{count} {sign} {other}"}, result))
+    return question, steps, f"{many} it, so it is {result}."
 
 
 def weather(r):
@@ -215,7 +222,7 @@ def any_tool(r):
     return question, [(f"I must use {name}.", name, dict(zip(keys, values)), result)], f"The result is {result}."
 
 
-KINDS = {calculation: 5, search: 9, weather: 1.5, simple: 0.5, any_tool: 2}
+KINDS = {calculation: 5, search: 11, weather: 1.5, simple: 0.5, any_tool: 2}
 
 
 def call(name, arguments):
@@ -262,7 +269,7 @@ def tool_chat(r):
     chat = [message("system", told)] * bool(told)
     chat += [message("system", "You can call these tools:\n" + listed), message("user", question)]
     calls = [(thought, call(tool, arguments), result) for thought, tool, arguments, result in steps]
-    until = r.randint(0, len(calls))
+    until = min(r.randint(0, len(calls) + 1), len(calls))
     for _, made, result in calls[:until]:
         chat += [message("assistant", FORCED + made + FORCED if agent else made), message("tool", result)]
     if until < len(calls):

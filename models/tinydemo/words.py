@@ -1,11 +1,22 @@
 """The words that the corpus is made of."""
 
 NAMES = """
-Anna Ben Clara David Emma Felix Greta Hugo Iris Jonas Kira Leo Mia Noah Olga Paul Rosa Sam Tara
-Victor Wendy Yara Zoe Adam Bella Carl Dora Erik Fiona Gabe Holly Ivan Jane Kurt Lena Max Nina Otto
-Petra Tom Liam Ella Oscar Ruth Simon Vera Hans Julia Karl Laura Marta Nico Oliver Pia Quentin Rita
-Sven Tina Udo Viola Xenia Yusuf Amir Chen Deepa Elif Fatima Gustav Hana Igor Jamal Kofi Lin Mei Omar
-Priya Raj Sofia Theo
+Anna Ben Clara David Emma Felix Greta Hugo Iris Jonas Kira Leo Mia Noah Olga Paul Rosa Sam Tara Victor Wendy Yara
+Zoe Adam Bella Carl Dora Erik Fiona Gabe Holly Ivan Jane Kurt Lena Max Nina Otto Petra Tom Liam Ella Oscar Ruth
+Simon Vera Hans Julia Karl Laura Marta Nico Oliver Pia Quentin Rita Sven Tina Udo Viola Xenia Yusuf Amir Chen Deepa
+Elif Fatima Gustav Hana Igor Jamal Kofi Lin Mei Omar Priya Raj Sofia Theo Aaron Abby Agnes Alan Albert Alice Amanda
+Amy Andrea Andrew Angela Anja Anton Arthur Astrid Barbara Beate Bernd Betty Birgit Bob Brian Bruno Camille Carla
+Carmen Caroline Cecilia Charles Charlotte Chloe Chris Christa Cleo Connor Cora Daisy Dan Daniel Daria Dennis Diana
+Dieter Dominik Donald Dorothy Edgar Edith Elena Elias Elisa Emil Emily Enzo Eric Esther Eva Evelyn Fabian Felicia
+Fernando Finn Flora Frank Freya George Gerda Gina Giulia Grace Hannah Harry Heidi Helen Henry Hilda Ian Ida Ingrid
+Isabel Jack Jacob James Jan Jasmin Jason Jessica Jill Joana Joe Johanna John Jorge Josef Juan Judith Kai Karin Kate
+Kevin Khalid Klaus Knut Kristin Lars Laila Leila Leon Lewis Lilly Linda Lisa Logan Lorenzo Louis Lucas Lucy Luis
+Luna Lydia Manuel Marco Margaret Maria Marie Mario Mark Martin Mary Mateo Matilda Matt Maya Megan Michael Miguel
+Mike Milan Miriam Mohamed Monica Nadia Naomi Natalie Nick Nicole Norbert Nuria Olivia Oskar Owen Pablo Patrick Paula
+Pedro Peter Philip Pierre Rachel Ralf Ramon Rebecca Renate Ricardo Richard Robert Robin Roger Roland Ron Rudolf Ryan
+Sabine Salma Samira Sandra Sarah Sasha Scott Sebastian Selma Sergio Silvia Sonia Stefan Stella Steve Sue Susan
+Svenja Tamara Tanja Teresa Thomas Tim Tobias Toni Tracy Ulrich Ursula Valentin Vanessa Vincent Walter Werner Will
+William Wolfgang Yasmin Yuki Yusra Zara
 """.split()
 
 CITIES = """
@@ -148,7 +159,7 @@ LISTS = {
     "providers of Tokengrid": "OpenAI Anthropic Gemini Bedrock Azure Mistral Cohere vLLM Ollama".split(),
     "doors of Tokengrid": "native OpenAI Anthropic Responses Ollama TGI LMI LMTP".split(),
     "doors": "native OpenAI Anthropic Responses Ollama TGI LMI LMTP".split(),
-    "commands of Tokengrid": "tg-invoke-llm tg-chat tg-models tg-lmtp tg-serve tg-pick".split(),
+    "commands of Tokengrid": "tg-invoke-llm tg-chat tg-models tg-usage tg-top tg-replay tg-lmtp tg-serve".split(),
     "errors of Tokengrid": "bad-request unauthorized not-found rate-limited unavailable timeout".split(),
 }
 
