@@ -13,7 +13,7 @@ export interface AgentRequest {
   pattern?: string | null;
 }
 
-/** A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which an "error" has. */
+/** A piece of a dialog. A plain peer knows the fields from `chunk_type` to `error`, which is set on an "error". */
 export interface AgentResponse {
   chunk_type?: "action" | "answer" | "error" | "observation" | "thought" | null;
   content?: string | null;
@@ -58,7 +58,7 @@ export interface Foreign {
   betas?: readonly (string)[];
 }
 
-/** A part that only one vendor's API knows; `value` is its JSON in that wire format, such as "anthropic". */
+/** A part that only one vendor's API knows; `value` is its JSON in that API's format, such as "anthropic". */
 export interface ForeignPart {
   type: "foreign";
   dialect: string;
