@@ -53,7 +53,7 @@ OTHER_FILES: dict[str, Callable[[Path], object]] = {
 UNREADABLE = {"wrong on purpose", "needs a class of yours"}
 """Configurations that are TOML, and that we refuse."""
 SERVERS = ("make serve", "tg-serve")
-MORE_ATTEMPTS = 4
+MORE_ATTEMPTS = 20
 STREAMED = re.compile(r"\bcurl -\w*N|--json\b")
 """Commands that show each chunk. What the others show comes the first time."""
 
