@@ -52,7 +52,7 @@ async def time_requests(line: Line, seconds: float) -> list[float]:
 
 
 async def until_answered(client: openai.AsyncOpenAI, batch: str, lines: int) -> Batch:
-    """Until so many lines have an answer, or the batch is over."""
+    """Wait until `lines` lines have an answer or the batch has ended; returns the batch."""
     while True:
         found = await client.batches.retrieve(batch)
         done = found.request_counts.completed + found.request_counts.failed if found.request_counts else 0

@@ -43,7 +43,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
     Args:
         profile: the flow's configuration of its agent.
         model: the agent's model.
-        tools: the agent's tools; whoever opened them closes them.
+        tools: the agent's tools. The caller opens and closes them.
         team: the agents that a supervisor may ask, by flow.
         patterns: all patterns that a request may name.
     """

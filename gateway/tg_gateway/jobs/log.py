@@ -80,8 +80,8 @@ def label_end(
         cut: whether some of its parts are missing.
         claim: the claim of the head that it ends, so that it cannot end a later one; "" = that head has none.
         frees: whether any request may replace the answer.
-        by: the claim of the maker, "" = there is none; the end is void if the log has another maker. None = it counts
-            whoever makes the answer.
+        by: the claim of the maker that writes the end; "" = the answer has no maker. If the log names another maker,
+            the end is void. None = the end counts with any maker.
     """
     notes = ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if frees else {})
     return {**label(END, by, claim), _OUTCOME: outcome} | notes

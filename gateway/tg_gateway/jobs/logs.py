@@ -44,7 +44,7 @@ class JobLogs:
         key_answers: answers that one gateway keeps for one key; beyond that the oldest are erased.
         key_bytes: the same in bytes.
         all_bytes: the same in bytes, for all keys: with the memory bus they are in this process.
-        longest_run: seconds for which an answer may be made; its log is kept for so much longer.
+        longest_run: seconds that making an answer may take. Its log is kept for this time longer.
 
     Attributes:
         bus: as given.

@@ -88,7 +88,7 @@ class WrittenLogs:
         return 0 if written is None else written.size
 
     def check_room(self, size: int) -> None:
-        """Check that so many bytes more may be kept without erasing anything. Raises RateLimited."""
+        """Check that there is space for another `size` bytes without erasing a log. Raises RateLimited."""
         if self._bytes + size > self._all_bytes:
             raise RateLimited("this gateway keeps as much as it may: delete something, or wait until it expires")
 
