@@ -29,9 +29,10 @@ from tg_picker.core import (
     fingerprint_tokens,
     salt_tokens,
 )
-from tg_picker.core.state import kv_blocks
+from tg_picker.core.state.kv_blocks import MAX_KV_BLOCKS
 from tg_picker.extproc.model_request import read_model_request
 from tg_picker.pools import kv_subscriber as module
+from tg_picker.pools.kv_events import MAX_TOKENS
 from tg_picker.pools.kv_stream import EVENTS_A_STEP
 from tg_picker.pools.kv_subscriber import KvEventOptions, KvSubscriber
 from tg_picker.pools.metrics import KV_EVENTS
@@ -77,6 +78,12 @@ def match(state: ServerState, tokens: tuple[int, ...], adapter: str = "", salt: 
     return state.prefixes.match(fingerprint_tokens(tokens, salt_tokens(adapter, salt)))
 
 
+def fill_all_but(left: int) -> BlockStored:
+    """Blocks of one token each, after which a picker follows only `left` more of this server."""
+    count = MAX_KV_BLOCKS - left
+    return BlockStored(list(range(count)), None, [1] * count, 1, None, "GPU", None)
+
+
 @pytest.mark.parametrize("positional", [False, True])
 async def test_what_is_stored_removed_and_cleared_is_known(positional: bool) -> None:
     """The published forms, with names and by position. An eviction is known, which no placement tells."""
@@ -120,11 +127,11 @@ async def test_sglang_tells_the_same() -> None:
         assert match(state, LONG) == 0
 
 
-async def test_a_new_picker_knows_what_a_server_had_told_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_picker_knows_what_a_server_had_told_before() -> None:
     """Of a server that restarts meanwhile nothing is believed any more, and it is called restarted."""
-    monkeypatch.setattr(kv_blocks, "MAX_KV_BLOCKS", 45)
     async with kv_publisher() as server:
         server.room = 3
+        await server.tell(fill_all_but(45))
         for blocks in range(4, 40, 4):
             await server.tell(server.stored(LONG[: 16 * blocks], blocks - 4))
         await server.tell(server.stored(LONG, 36))
@@ -135,7 +142,7 @@ async def test_a_new_picker_knows_what_a_server_had_told_before(monkeypatch: pyt
             await server.restart()
             await until(lambda: not len(state.prefixes) and state.prefixes.source == "exact")
             assert not state.adapters.used_at
-            await server.tell(server.stored(LONG))
+            await server.tell(fill_all_but(45), server.stored(LONG))
             await until(lambda: match(state, LONG) == 10)
             assert state.prefixes.source == "exact"
 
@@ -242,10 +249,9 @@ async def test_layers_that_forget_the_beginning_count_for_nothing() -> None:
         await until(lambda: match(state, LONG) == 9)
 
 
-async def test_a_server_with_too_many_blocks_is_known_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kv_blocks, "MAX_KV_BLOCKS", 20)
+async def test_a_server_with_too_many_blocks_is_known_in_part() -> None:
     async with kv_publisher() as server, Followed().follow(server) as state:
-        await server.tell(server.stored(LONG))
+        await server.tell(fill_all_but(20), server.stored(LONG))
         await until(lambda: match(state, LONG) == 5 and state.prefixes.source == "partial")
 
 
@@ -278,22 +284,23 @@ async def test_a_message_of_many_events_leaves_the_loop_to_others() -> None:
         await until(lambda: state.prefixes.source == "partial")
 
 
-async def test_a_gigabyte_of_events_is_kept_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A share of it, with a bound to match: blocks and their hashes may have any size."""
-    monkeypatch.setattr(kv_blocks, "MAX_KV_BLOCKS", 20)
+async def test_a_gigabyte_of_events_is_kept_in_bounds() -> None:
+    """A share of it, beyond the bound: blocks and their hashes may have any size."""
     unread = counted("unread")
     async with kv_publisher() as server, Followed().follow(server) as state:
-        for at in range(10):
-            block = BlockStored([at], None, list(range(at, at + 6_400)), 6_400, None, None, None)
+        large = BlockStored([0], None, [0] * MAX_TOKENS, MAX_TOKENS, None, None, None)
+        for at in range(20):
+            await server.tell(replace(large, block_hashes=[at], token_ids=[at] * MAX_TOKENS))
+        for _ in range(10):
             await server.tell(
-                block, BlockRemoved([b"h" * 100_000], None), replace(block, block_hashes=[b"h" * 100_000])
+                BlockRemoved([b"h" * 100_000], None), replace(large, block_hashes=[b"h" * 100_000], token_ids=[0])
             )
         await server.tell([0] * 100_000)
         await until(lambda: counted("unread") == unread + 21)
-        assert len(state.prefixes.told) == 100
+        assert len(state.prefixes.told) == MAX_KV_BLOCKS
         assert state.prefixes.source == "partial"
         await server.tell(BlockRemoved([0], None), server.stored(LONG))
-        await until(lambda: match(state, LONG) == 5)
+        await until(lambda: match(state, LONG) == 10)
 
 
 async def test_a_flood_gets_its_share_of_the_loop_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
